@@ -130,6 +130,7 @@ void PlacementDesk::explain_locked(placement::Cluster& cluster, const placement:
 
 std::vector<api::ObjectKey> PlacementDesk::step_locked() {
   const auto began = clock_.now();
+  view_->pass_time(std::chrono::floor<std::chrono::seconds>(clock_.wall_now()).time_since_epoch().count());
   if (const std::set<std::string> awaited = placer_->expected(); !awaited.empty()) {
     const std::set<std::string> there = expected_();
     for (const std::string& gang : awaited) {

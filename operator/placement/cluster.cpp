@@ -84,6 +84,7 @@ void Cluster::remove_node(const std::string& name) {
   release_class(node.node_class);
   rows_.release(node.allocatable);
   sickness_.erase(id);
+  ages_at_.erase({node.ages_at, id});
   node = {};
   tables_.touch(id);
 }
@@ -223,10 +224,26 @@ Status Cluster::answerable(const KnownShape& shape) const {
   return {};
 }
 
-Result<std::span<const std::int32_t>> Cluster::fit(ShapeId id) {
+NodeFit Cluster::fit_of(const KnownShape& shape, NodeId id) const {
+  NodeFit found{room(shape, id, false), 0};
+  if (nodes_[index(id)].young_pods == 0) return found;
+  Node without_young = nodes_[index(id)];
+  each_pod(id, [&](const PodRecord& pod) {
+    if (is_young(pod)) count_on(without_young, pod, -1);
+  });
+  found.young = std::max(0, room(shape, id, without_young, false) - found.fit);
+  return found;
+}
+
+Result<Fits> Cluster::fits(ShapeId id) {
   const KnownShape& shape = shapes_[index(id)];
   LOCKSTEP_CHECK_OK(answerable(shape));
-  return tables_.of(id, tree_.node_limit(), [&](NodeId node) { return room(shape, node, false); });
+  return tables_.of(id, tree_.node_limit(), [&](NodeId node) { return fit_of(shape, node); });
+}
+
+Result<std::span<const std::int32_t>> Cluster::fit(ShapeId id) {
+  LOCKSTEP_TRY(const Fits found, fits(id));
+  return found.fit;
 }
 
 Result<std::vector<std::int32_t>> Cluster::fit_empty(ShapeId id) const {

@@ -81,6 +81,12 @@ class Cluster {
   // take such pods. Valid until the next call of a member that is not const. kUnavailable, with the reason, before the
   // first lists and while wants_node_list() concerns this shape.
   Result<std::span<const std::int32_t>> fit(ShapeId shape);
+  // The same, and how many more would fit if the young pods were not there. Young is a pod that has not begun, or began
+  // less than kYoungSeconds before the time that pass_time() gave last. Nobody is while no time is known.
+  Result<Fits> fits(ShapeId shape);
+  // It is so late, in seconds since 1970. A time that was passed before has no effect. Amortised O(log nodes) for each
+  // pod, once in its life.
+  void pass_time(std::int64_t now);
   // The same if no pod were there.
   Result<std::vector<std::int32_t>> fit_empty(ShapeId shape) const;
   // Whether pods of the shape that count on the node already can be bound there. The node takes such pods, and all its
@@ -114,8 +120,8 @@ class Cluster {
   void shown_open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape,
                   const std::string& resource_version);
 
-  // Grows whenever the tree changes, or what nodes have, who may use them or what counts on them. While it stays, a
-  // decision stays too. A status of a pod or a heartbeat of a node changes nothing.
+  // Grows whenever the tree changes, or what nodes have, who may use them, what counts on them or what of it is young.
+  // While it stays, a decision stays too. A status of a pod or a heartbeat of a node changes nothing.
   std::uint64_t changes() const { return tree_.version(kRoot) + tables_.touches(); }
 
   // Whether the node takes new pods.
@@ -149,7 +155,9 @@ class Cluster {
     RowId allocatable = kNone;
     std::int32_t node_class = kNone;
     PodIndex first_pod = kNone;
-    std::int32_t port_pods = 0;  // pods of jobs with host ports
+    std::int32_t port_pods = 0;   // pods of jobs with host ports
+    std::int32_t young_pods = 0;  // how many of its pods are young
+    std::int64_t ages_at = 0;     // when the first of them is no longer; 0: in no time that is known
     NodeState state = NodeState::kNotReady;
     std::uint16_t list = 0;      // the last list that held it
     std::vector<__int128> used;  // beside the entries of `allocatable`
@@ -199,6 +207,12 @@ class Cluster {
   void attach(PodIndex pod);
   void detach(PodIndex pod);
   void count(const PodRecord& pod, int sign);
+  bool is_young(const PodRecord& pod) const;
+  void count_young(const PodRecord& pod, int sign);
+  void set_started(PodRecord& pod, std::uint32_t started);
+  // Looks at its young pods again at that time, or before.
+  void age_at(NodeId node, std::int64_t time);
+  void judge_ages(NodeId node);
   void count_on(Node& node, const PodRecord& pod, int sign) const;
   void recount(NodeId node);
   void remove_uid(const Uid& uid);
@@ -221,6 +235,7 @@ class Cluster {
   bool admits(const KnownShape& shape, NodeId node) const;
   std::int32_t room(const KnownShape& shape, NodeId id, bool as_empty) const;
   std::int32_t room(const KnownShape& shape, NodeId id, const Node& node, bool as_empty) const;
+  NodeFit fit_of(const KnownShape& shape, NodeId id) const;
   Status answerable(const KnownShape& shape) const;
 
   Tree tree_;
@@ -237,6 +252,9 @@ class Cluster {
   std::vector<PodRecord> records_;
   std::vector<PodIndex> free_records_;
   std::unordered_map<Uid, PodIndex, UidHash> by_uid_;
+
+  std::int64_t now_ = 0;                               // seconds since 1970; 0: not known
+  std::set<std::pair<std::int64_t, NodeId>> ages_at_;  // Node::ages_at of those that have one
 
   std::map<std::string, Reservation> reservations_;
   std::multimap<Version, std::string> by_version_;  // of those that were written

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "operator/placement/cluster.h"
+#include "operator/placement/objective.h"
 
 namespace lockstep::placement {
 namespace {
@@ -77,12 +78,14 @@ void Cluster::attach(PodIndex pod) {
   record.next = std::exchange(first, pod);
   if (record.next != kNone) records_[index(record.next)].previous = pod;
   count(record, 1);
+  count_young(record, 1);
 }
 
 void Cluster::detach(PodIndex pod) {
   PodRecord& record = records_[index(pod)];
   if (record.node == kNone) return;
   count(record, -1);
+  count_young(record, -1);
   if (record.next != kNone) records_[index(record.next)].previous = record.previous;
   if (record.previous != kNone) {
     records_[index(record.previous)].next = record.next;
@@ -108,6 +111,51 @@ void Cluster::count_on(Node& node, const PodRecord& pod, int sign) const {
     if (has[i].resource == resource) node.used[i] += sign > 0 ? units : -units;
   }
   if (pod.is(kHostPorts) && (pod.is(kReservation) || !pod.job.is_zero())) node.port_pods += sign;
+}
+
+bool Cluster::is_young(const PodRecord& pod) const {
+  return now_ > 0 && (pod.started == 0 || pod.started + std::int64_t{kYoungSeconds} > now_);
+}
+
+void Cluster::count_young(const PodRecord& pod, int sign) {
+  if (pod.node < 0 || !is_young(pod)) return;
+  nodes_[index(pod.node)].young_pods += sign;
+  if (sign > 0 && pod.started > 0) age_at(pod.node, pod.started + std::int64_t{kYoungSeconds});
+}
+
+void Cluster::set_started(PodRecord& pod, std::uint32_t started) {
+  if (pod.started == started) return;
+  const bool was_young = is_young(pod);
+  count_young(pod, -1);
+  pod.started = started;
+  count_young(pod, 1);
+  if (pod.node >= 0 && is_young(pod) != was_young) tables_.touch(pod.node);
+}
+
+void Cluster::age_at(NodeId id, std::int64_t time) {
+  std::int64_t& ages_at = nodes_[index(id)].ages_at;
+  if (ages_at > 0 && ages_at <= time) return;
+  ages_at_.erase({ages_at, id});
+  ages_at = time;
+  ages_at_.emplace(time, id);
+}
+
+void Cluster::judge_ages(NodeId id) {
+  Node& node = nodes_[index(id)];
+  ages_at_.erase({node.ages_at, id});
+  node.ages_at = 0;
+  const std::int32_t before = std::exchange(node.young_pods, 0);
+  each_pod(id, [&](const PodRecord& pod) { count_young(pod, 1); });
+  if (node.young_pods != before) tables_.touch(id);
+}
+
+void Cluster::pass_time(std::int64_t now) {
+  if (now <= now_) return;
+  const bool is_first = std::exchange(now_, now) == 0;
+  if (is_first) {
+    for (NodeId node = 0; node < tree_.node_limit(); ++node) judge_ages(node);
+  }
+  while (!ages_at_.empty() && ages_at_.begin()->first <= now) judge_ages(ages_at_.begin()->second);
 }
 
 void Cluster::recount(NodeId id) {
@@ -153,6 +201,7 @@ void Cluster::put_pod(const ScannedPod& pod) {
     PodRecord& made = records_[index(known->second)];
     made.uid = pod.uid;
     made.requests = rows_.acquire(pod.requests);
+    made.started = pod.started;
   }
   const PodIndex id = known->second;
   const std::int32_t node = place_of(pod.node, records_[index(id)].node);
@@ -172,6 +221,7 @@ void Cluster::put_pod(const ScannedPod& pod) {
     record.node = place_of(pod.node, kNone);
     attach(id);
   }
+  set_started(record, pod.started);
   record.flags = pod.flags;
   record.slot = pod.slot;
   record.priority = pod.priority;

@@ -16,6 +16,16 @@ std::vector<std::int32_t> one_on_each(const Search& search, std::span<const std:
   return one;
 }
 
+// What of it does not exceed node_pods together with the capacity.
+std::vector<std::int32_t> limited(std::span<const std::int32_t> young, std::span<const std::int32_t> capacity,
+                                  std::int32_t node_pods) {
+  std::vector<std::int32_t> least(young.size());
+  for (std::size_t node = 0; node < young.size(); ++node) {
+    least[node] = std::clamp(young[node], 0, std::max(0, node_pods - capacity[node]));
+  }
+  return least;
+}
+
 }  // namespace
 
 int level_spanned(const Tree& tree, const std::vector<std::pair<NodeId, int>>& nodes) {
@@ -66,26 +76,31 @@ ClusterView::Known& ClusterView::known(ShapeId shape) {
 
 std::optional<Assignment> ClusterView::place(const Search& search) {
   ++searches_;
-  const auto room = cluster_.fit(search.shape);
-  if (!room) return std::nullopt;
-  if (search.spread) return spread_out(search, *room);
+  const auto known_fits = cluster_.fits(search.shape);
+  if (!known_fits) return std::nullopt;
+  const auto [room, young] = *known_fits;
+  if (search.spread) return spread_out(search, room);
   Request request;
   request.pods = search.pods;
   request.required = search.required;
   request.preferred = search.preferred;
-  request.capacity = *room;
+  request.capacity = room;
   request.survivors = search.survivors;
   request.exclude = search.closed;
   if (search.exclusive) {
-    const auto one = one_on_each(search, *room);
+    const auto one = one_on_each(search, room), young_one = limited(young, one, 1);
     request.capacity = one;
+    request.young = young_one;
+    request.node_pods = 1;
     auto placed = placement::place(tree(), request);
     if (auto* found = std::get_if<Assignment>(&placed)) return std::move(*found);
     return std::nullopt;
   }
   Known& tables = known(search.shape);
-  for (const std::int32_t pods : *room) tables.node_pods = std::max(tables.node_pods, pods);
+  for (const std::int32_t pods : room) tables.node_pods = std::max(tables.node_pods, pods);
   request.node_pods = tables.node_pods;
+  const auto limited_young = limited(young, room, tables.node_pods);
+  request.young = limited_young;
   auto placed = placement::place(tree(), tables.tables, request);
   if (auto* found = std::get_if<Assignment>(&placed)) return std::move(*found);
   return std::nullopt;
@@ -105,10 +120,10 @@ std::optional<Assignment> ClusterView::spread_out(const Search& search, std::spa
 }
 
 std::optional<double> ClusterView::cost(ShapeId shape, const std::vector<std::pair<NodeId, int>>& nodes) {
-  const auto fits = cluster_.fit(shape);
+  const auto fits = cluster_.fits(shape);
   if (!fits || nodes.empty()) return std::nullopt;
   Known& tables = known(shape);
-  std::vector<std::int32_t> room(fits->begin(), fits->end());
+  std::vector<std::int32_t> room(fits->fit.begin(), fits->fit.end()), others(fits->young.begin(), fits->young.end());
   ShrinkRequest request;
   request.keep = 0;
   request.current = nodes;
@@ -117,9 +132,12 @@ std::optional<double> ClusterView::cost(ShapeId shape, const std::vector<std::pa
     std::int32_t& free = room[static_cast<std::size_t>(node)];
     free = std::clamp(free, 0, kMostFit - pods);
     tables.node_pods = std::max(tables.node_pods, free + pods);
+    others[static_cast<std::size_t>(node)] -= pods;  // the gang itself is no part of a hole that it is in
     request.keep += pods;
   }
   request.capacity = room;
+  const auto young = limited(others, room, tables.node_pods);
+  request.young = young;
   request.node_pods = tables.node_pods;
   const auto placed = shrink(tree(), tables.tables, request);
   const auto* found = std::get_if<Assignment>(&placed);

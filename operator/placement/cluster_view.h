@@ -40,6 +40,8 @@ class ClusterView {
   const Tree& tree() const { return cluster_.tree(); }
   // kUnavailable while the room for the shape is not known: nothing is decided for it.
   Status ready(ShapeId shape);
+  // As Cluster::pass_time().
+  void pass_time(std::int64_t now) { cluster_.pass_time(now); }
   // By NodeId: how many pods of the shape still fit, and how many would fit if no pod were there.
   std::vector<std::int32_t> free(ShapeId shape);
   std::vector<std::int32_t> empty(ShapeId shape) const;

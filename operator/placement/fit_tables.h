@@ -1,5 +1,5 @@
-// How many pods fit, by node, for the shapes that were asked for last. A change of a node costs one note in a journal;
-// a table reads on in the journal when it is asked.
+// How many pods fit, and how many more would without the young pods, by node, for the shapes that were asked for last.
+// A change of a node costs one note in a journal; a table reads on in the journal when it is asked.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,14 @@
 namespace lockstep::placement {
 
 using ShapeId = std::int32_t;  // what a pod asks of a node, as Cluster numbers it
+
+// Of one node, or of all by NodeId.
+struct NodeFit {
+  std::int32_t fit = 0, young = 0;
+};
+struct Fits {
+  std::span<const std::int32_t> fit, young;
+};
 
 class FitTables {
  public:
@@ -35,25 +43,28 @@ class FitTables {
   // How often touch() was called.
   std::uint64_t touches() const { return touches_; }
 
-  // The table of the shape, by NodeId, as `fits(node)` says. Valid until the next call of a member.
-  template <typename Fits>
-  std::span<const std::int32_t> of(ShapeId shape, std::int32_t node_limit, Fits&& fits) {
+  // The table of the shape, as `fit_of(node)` says, a NodeFit. Valid until the next call of a member.
+  template <typename FitOf>
+  Fits of(ShapeId shape, std::int32_t node_limit, FitOf&& fit_of) {
     Table& table = table_of(shape);
     const std::uint64_t end = start_ + journal_.size();
     const auto nodes = static_cast<std::size_t>(node_limit);
-    if (table.read < start_ || table.fit.empty()) {
-      table.fit.resize(nodes);
-      for (std::size_t node = 0; node < nodes; ++node) table.fit[node] = fits(static_cast<NodeId>(node));
+    const auto read = [&](NodeId node) {
+      const NodeFit found = fit_of(node);
+      table.fit[static_cast<std::size_t>(node)] = found.fit;
+      table.young[static_cast<std::size_t>(node)] = found.young;
+    };
+    const bool afresh = table.read < start_ || table.fit.empty();
+    table.fit.resize(nodes, 0);
+    table.young.resize(nodes, 0);
+    if (afresh) {
+      for (NodeId node = 0; node < node_limit; ++node) read(node);
     } else {
-      table.fit.resize(nodes, 0);
-      for (std::uint64_t at = table.read; at < end; ++at) {
-        const NodeId node = journal_[static_cast<std::size_t>(at - start_)];
-        table.fit[static_cast<std::size_t>(node)] = fits(node);
-      }
+      for (std::uint64_t at = table.read; at < end; ++at) read(journal_[static_cast<std::size_t>(at - start_)]);
     }
     table.read = end;
     newest_read_ = end;
-    return table.fit;
+    return {table.fit, table.young};
   }
 
   void forget(ShapeId shape) {
@@ -65,7 +76,7 @@ class FitTables {
     ShapeId shape;
     std::uint64_t asked = 0;  // when, in calls
     std::uint64_t read = 0;   // up to here of the journal
-    std::vector<std::int32_t> fit;
+    std::vector<std::int32_t> fit, young;
   };
 
   Table& table_of(ShapeId shape) {
@@ -76,7 +87,7 @@ class FitTables {
                                  [](const Table& a, const Table& b) { return a.asked < b.asked; });
         tables_.erase(found);
       }
-      tables_.push_back({shape, 0, 0, {}});
+      tables_.push_back({shape, 0, 0, {}, {}});
       found = tables_.end() - 1;
     }
     found->asked = ++calls_;

@@ -10,6 +10,8 @@ enum class Mutation {
   kFreeDomains,       // one more domain of the profile's levels costs nothing
   kFreeNodes,         // one more node costs nothing
   kNoHoles,           // breaking a large hole costs nothing
+  kSquareHoles,       // holes of all levels are squared
+  kForgetYoung,       // a place that was taken lately is not part of a hole
   kHolesBelowAlone,   // holes of the domains above the chosen one do not count
   kSurvivorsPay,      // a domain where a survivor is costs as much as another
   kForgetRequired,    // the required level does not bind

@@ -39,6 +39,9 @@ struct Request {
 
   std::span<const std::int32_t> capacity;  // pods of this shape that still fit, by NodeId
   int node_pods = 0;  // pods of this shape that an empty node holds, no capacity is above; 0: the largest capacity
+  // By NodeId, or empty: how many more would fit without the pods that began lately. With the capacity, no more than
+  // node_pods.
+  std::span<const std::int32_t> young;
 
   std::vector<std::pair<NodeId, int>> survivors;  // pods of the gang that run, by node; capacity does without them
   std::vector<NodeId> exclude;                    // nodes to count as full; those that are gone are ignored
@@ -87,6 +90,7 @@ struct ShrinkRequest {
   std::vector<std::pair<NodeId, int>> current;  // the gang's pods, by node
   std::optional<int> required, preferred;       // as in Request
   std::span<const std::int32_t> capacity;       // as in Request: without what leaves
+  std::span<const std::int32_t> young;          // as in Request; what leaves is no part of it
   int node_pods = 0;                            // as in Request, and no capacity with the current pods is above
   std::optional<Objective> objective;
   std::int64_t budget = kDefaultBudget;

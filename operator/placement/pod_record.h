@@ -45,6 +45,7 @@ struct PodRecord {
   std::int32_t requests = -1;  // interned
   std::int32_t priority = 0;   // spec.priority
   std::int32_t slot = -1;      // of a pod of a job
+  std::uint32_t started = 0;   // status.startTime, in seconds since 1970; 0: it has not begun
   std::uint16_t flags = 0;     // PodFlag
   std::uint16_t list = 0;      // the last list that held it
 

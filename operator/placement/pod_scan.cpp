@@ -1,9 +1,11 @@
 #include "operator/placement/pod_scan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "operator/api/object.h"
 #include "operator/base/number.h"
+#include "operator/base/timestamp.h"
 #include "operator/placement/json_walk.h"
 
 namespace lockstep::placement {
@@ -25,6 +27,7 @@ enum PodField {
   kPodLimits,
   kHostNetwork,
   kPhase,
+  kStartTime,
   kConditions,
   kCondition,
   kConditionType,
@@ -80,6 +83,7 @@ const JsonPaths& pod_paths() {
       {"spec|initContainers|[]|ports|[]", kContainerPort},
       {"spec|initContainers|[]|ports|[]|hostPort", kContainerHostPort},
       {"status|phase", kPhase},
+      {"status|startTime", kStartTime},
       {"status|conditions", kConditions},
       {"status|conditions|[]", kCondition},
       {"status|conditions|[]|type", kConditionType},
@@ -100,6 +104,14 @@ const JsonPaths& pod_paths() {
 
 std::int32_t whole(std::string_view text, std::int32_t otherwise) {
   return as_number<std::int32_t>(text).value_or(otherwise);
+}
+
+// 0 where it is no time, or one that a record cannot hold.
+std::uint32_t seconds_of(std::string_view timestamp) {
+  const auto time = parse_timestamp(timestamp);
+  if (!time) return 0;
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(*time).time_since_epoch().count();
+  return std::in_range<std::uint32_t>(seconds) ? static_cast<std::uint32_t>(seconds) : 0;
 }
 
 class PodVisitor final : public JsonVisitor {
@@ -184,6 +196,9 @@ class PodVisitor final : public JsonVisitor {
         break;
       case kPhase:
         pod_.terminal = text == "Succeeded" || text == "Failed";
+        break;
+      case kStartTime:
+        pod_.started = seconds_of(text);
         break;
       case kConditionType:
         condition_ = text;

@@ -23,6 +23,7 @@ struct ScannedPod {
   std::string node;  // spec.nodeName; else, of a pod of a job, api::kAnnotationNode; else ""
   std::int32_t priority = 0;
   std::int32_t slot = -1;
+  std::uint32_t started = 0;     // status.startTime, in seconds since 1970; 0: it has none that can be read
   std::uint16_t flags = 0;       // PodFlag
   bool terminal = false;         // Succeeded or Failed: it takes nothing
   std::vector<Amount> requests;  // effective_requests(), and one of kPods

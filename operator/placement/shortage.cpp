@@ -176,11 +176,9 @@ Verdict explain_refusal(Cluster& cluster, const Search& search, const Uid& self,
   if (auto* assignment = std::get_if<Assignment>(&now)) {
     verdict.outcome = Outcome::kFits;
     verdict.assignment = std::move(*assignment);
-    if (search.spread) {
-      if (auto spread = ClusterView(cluster).place(search)) {
-        verdict.assignment = *std::move(spread);
-        verdict.spread = search.pods > 1;
-      }
+    if (auto placed = ClusterView(cluster).place(search)) {  // as the placer would
+      verdict.assignment = *std::move(placed);
+      verdict.spread = search.spread && search.pods > 1;
     }
     verdict.sentence = sentence_of(tree, verdict);
     return verdict;

@@ -31,7 +31,9 @@ struct Subtree {
   int level = 0;              // that of its root; a node's is the number of levels
   int nodes = 1;              // how many nodes it has, those without room included
   std::int64_t pods = 0;      // how many pods may be placed in it
-  std::int64_t free = 0;      // the hole that they break; `pods` unless who stays is chosen (shrink())
+  std::int64_t free = 0;      // the room of which they take; `pods` unless who stays is chosen (shrink())
+  std::int64_t young = 0;     // how many more would fit without the pods that began lately; 0 of a node
+  double hole = 0;            // Prices::hole() of both
   bool covered = false;       // a survivor is in it
   std::vector<Group> groups;  // the children that have room; none: a node
   double rate = 0;            // no pod costs less in it, on average, however many there are
@@ -56,7 +58,8 @@ class Subtrees {
   // A node with room for `pods` pods.
   SubtreePtr node(std::int64_t pods, std::int64_t free, bool covered);
   // A domain of these children. Those without room are left out, equal ones are in one group, in any order.
-  SubtreePtr domain(int level, int nodes, std::int64_t free, bool covered, std::vector<Group> groups);
+  SubtreePtr domain(int level, int nodes, std::int64_t free, std::int64_t young, bool covered,
+                    std::vector<Group> groups);
 
   // Costs of 0 .. min(n, subtree.pods) pods; the span may be longer. Valid until it is asked for more pods.
   //   f(v, ·) = (min,+)-convolution of the children's f + Prices::of(v, ·)
@@ -84,7 +87,7 @@ class Subtrees {
  private:
   struct Key {
     int level = 0, nodes = 0;
-    std::int64_t pods = 0, free = 0;
+    std::int64_t pods = 0, free = 0, young = 0;
     bool covered = false;
     std::vector<std::pair<std::uint64_t, int>> groups;  // serial and count, by serial
 
@@ -95,7 +98,7 @@ class Subtrees {
   };
 
   Cost own(const Subtree& subtree, std::int64_t taken) const {
-    return prices_.of(subtree.level, subtree.nodes, subtree.free, taken, subtree.covered);
+    return prices_.of(subtree.level, subtree.nodes, subtree.hole, taken, subtree.covered);
   }
   double rate_of(const Subtree& subtree) const;
   SubtreePtr known(Key key, Subtree made);

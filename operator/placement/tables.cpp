@@ -26,44 +26,56 @@ std::vector<Group> grouped(std::span<const SubtreePtr> children) {
   return groups;
 }
 
-Status Tables::follow(const Tree& tree, std::span<const std::int32_t> capacity, const Prices& prices) {
+Status Tables::follow(const Tree& tree, std::span<const std::int32_t> capacity, std::span<const std::int32_t> young,
+                      const Prices& prices) {
   const std::size_t nodes = index(tree.node_limit());
-  if (capacity.size() < nodes) {
+  if (capacity.size() < nodes || (!young.empty() && young.size() < nodes)) {
+    const bool is_capacity = capacity.size() < nodes;
     return fail(ErrorCode::kInvalid,
-                fmt::format("capacity: has {} entries, the cluster has node ids below {}", capacity.size(), nodes));
+                fmt::format("{}: has {} entries, the cluster has node ids below {}", is_capacity ? "capacity" : "young",
+                            is_capacity ? capacity.size() : young.size(), nodes));
   }
   if (nodes > kMostNodes) {
     return fail(ErrorCode::kInvalid,
                 fmt::format("the cluster has {} nodes, at most {} are supported", nodes, kMostNodes));
   }
   const bool afresh = !subtrees_ || subtrees_->prices() != prices;
-  const auto changed = [&](std::size_t node) {
-    return afresh || node >= capacity_.size() || capacity_[node] != capacity[node];
-  };
+  const auto given = [&](std::size_t node) { return Room{capacity[node], young.empty() ? 0 : young[node]}; };
+  const int most = prices.node_pods();
   for (std::size_t node = 0; node < nodes; ++node) {
-    if (!changed(node) || (capacity[node] >= 0 && capacity[node] <= prices.node_pods())) continue;
-    return fail(ErrorCode::kInvalid, fmt::format("capacity[{}]: must be 0 to node_pods ({}), is {}", node,
-                                                 prices.node_pods(), capacity[node]));
+    const Room room = given(node);
+    if (!afresh && node < rooms_.size() && rooms_[node] == room) continue;
+    if (room.capacity < 0 || room.capacity > most) {
+      return fail(ErrorCode::kInvalid,
+                  fmt::format("capacity[{}]: must be 0 to node_pods ({}), is {}", node, most, room.capacity));
+    }
+    if (room.young < 0 || room.young > most - room.capacity) {
+      return fail(ErrorCode::kInvalid,
+                  fmt::format("young[{}]: must be 0 to node_pods ({}) without the capacity ({}), is {}", node, most,
+                              room.capacity, room.young));
+    }
   }
   if (afresh) {
-    leaves_.assign(index(prices.node_pods()) + 1, nullptr);
-    counts_.assign(index(prices.node_pods()) + 1, 0);
+    leaves_.assign(index(most) + 1, nullptr);
+    counts_.assign(index(most) + 1, 0);
     entries_.clear();
     subtrees_.emplace(prices, tree.levels());
-    capacity_.assign(capacity.begin(), capacity.begin() + static_cast<std::ptrdiff_t>(nodes));
+    rooms_.resize(nodes);
+    for (std::size_t node = 0; node < nodes; ++node) rooms_[node] = given(node);
   }
-  const std::size_t before = capacity_.size();
-  if (before < nodes) capacity_.resize(nodes, 0);
+  if (rooms_.size() < nodes) rooms_.resize(nodes);
   for (std::size_t node = 0; node < nodes; ++node) {
-    if (capacity_[node] != capacity[node]) set(tree, static_cast<NodeId>(node), capacity[node]);
+    if (const Room room = given(node); rooms_[node] != room) {
+      set(tree, static_cast<NodeId>(node), room.capacity, room.young);
+    }
   }
   entries_.resize(std::max(entries_.size(), index(tree.domain_limit())));
   return {};
 }
 
-void Tables::set(const Tree& tree, NodeId node, std::int32_t capacity) {
-  if (index(node) >= capacity_.size()) capacity_.resize(index(node) + 1, 0);
-  capacity_[index(node)] = capacity;
+void Tables::set(const Tree& tree, NodeId node, std::int32_t capacity, std::int32_t young) {
+  if (index(node) >= rooms_.size()) rooms_.resize(index(node) + 1);
+  rooms_[index(node)] = {capacity, young};
   // A node that is gone takes its domain's version with it.
   if (!tree.node_in_use(node)) return;
   for (DomainId at = tree.domain_of(node); at != kNone; at = tree.parent(at)) {
@@ -74,22 +86,27 @@ void Tables::set(const Tree& tree, NodeId node, std::int32_t capacity) {
   }
 }
 
+Tables::Room Tables::room(NodeId node) const {
+  return index(node) < rooms_.size() ? rooms_[index(node)] : Room{};
+}
+
 const SubtreePtr& Tables::of(const Tree& tree, DomainId domain) {
   if (index(domain) >= entries_.size()) entries_.resize(index(tree.domain_limit()));
   if (const Entry& entry = entries_[index(domain)]; entry.subtree && entry.version == tree.version(domain)) {
     return entry.subtree;
   }
-  std::vector<Group> groups = tree.innermost(domain) ? groups_of_nodes(tree, domain) : groups_of_domains(tree, domain);
-  std::int64_t free = 0;
+  std::int64_t free = 0, young = 0;
+  std::vector<Group> groups =
+      tree.innermost(domain) ? groups_of_nodes(tree, domain, young) : groups_of_domains(tree, domain, young);
   for (const Group& group : groups) free += group.subtree->free * group.count;
   Entry& entry = entries_[index(domain)];
   entry.version = tree.version(domain);
-  entry.subtree = subtrees_->domain(tree.level(domain), tree.node_count(domain), free, false, std::move(groups));
+  entry.subtree = subtrees_->domain(tree.level(domain), tree.node_count(domain), free, young, false, std::move(groups));
   return entry.subtree;
 }
 
 const SubtreePtr& Tables::of_node(NodeId node) {
-  return leaf(index(node) < capacity_.size() ? capacity_[index(node)] : 0);
+  return leaf(room(node).capacity);
 }
 
 const SubtreePtr& Tables::leaf(std::int32_t capacity) {
@@ -98,11 +115,12 @@ const SubtreePtr& Tables::leaf(std::int32_t capacity) {
   return leaf;
 }
 
-std::vector<Group> Tables::groups_of_nodes(const Tree& tree, DomainId domain) {
+std::vector<Group> Tables::groups_of_nodes(const Tree& tree, DomainId domain, std::int64_t& young) {
   // Counted by capacity and not grouped(): a flat cluster has all its nodes here.
   std::vector<Group> groups;
   for (const NodeId node : tree.nodes(domain)) {
-    const std::int32_t capacity = index(node) < capacity_.size() ? capacity_[index(node)] : 0;
+    const auto [capacity, lately] = room(node);
+    young += lately;
     if (capacity > 0 && counts_[index(capacity)]++ == 0) groups.push_back({leaf(capacity), 0});
   }
   for (Group& group : groups) {
@@ -113,11 +131,13 @@ std::vector<Group> Tables::groups_of_nodes(const Tree& tree, DomainId domain) {
   return groups;
 }
 
-std::vector<Group> Tables::groups_of_domains(const Tree& tree, DomainId domain) {
+std::vector<Group> Tables::groups_of_domains(const Tree& tree, DomainId domain, std::int64_t& young) {
   std::vector<SubtreePtr> children;
   children.reserve(tree.children(domain).size());
   for (const DomainId child : tree.children(domain)) {
-    if (const SubtreePtr& subtree = of(tree, child); subtree->pods > 0) children.push_back(subtree);
+    const SubtreePtr& subtree = of(tree, child);
+    young += subtree->young;
+    if (subtree->pods > 0) children.push_back(subtree);
   }
   return grouped(children);
 }

@@ -16,14 +16,16 @@ namespace lockstep::placement {
 // prices, starts from nothing. Results do not depend on what was asked before. Not thread-safe.
 class Tables {
  public:
-  // Takes over which nodes there are and how many pods fit each, by NodeId. kInvalid for a capacity below 0 or above
-  // prices.node_pods(), a span shorter than tree.node_limit(), or too many nodes; the tables keep what they had.
-  // O(nodes) to find what changed, by comparison.
-  Status follow(const Tree& tree, std::span<const std::int32_t> capacity, const Prices& prices);
+  // Takes over which nodes there are and, by NodeId, how many pods fit. `young`: how many more would fit without the
+  // pods that began lately; empty where nobody knows. kInvalid for a capacity below 0 or above
+  // prices.node_pods(), for both together as well, for a span shorter than tree.node_limit(), and for too many nodes;
+  // the tables keep what they had. O(nodes) to find what changed, by comparison.
+  Status follow(const Tree& tree, std::span<const std::int32_t> capacity, std::span<const std::int32_t> young,
+                const Prices& prices);
 
-  // One such change by itself, after a follow(): O(depth) at most, amortised O(1) between two decisions.
-  // 0 ≤ capacity ≤ node_pods.
-  void set(const Tree& tree, NodeId node, std::int32_t capacity);
+  // One such change by itself, after a follow(): O(depth) at most, amortised O(1) between two decisions. Neither number
+  // is negative, and their sum is node_pods at most.
+  void set(const Tree& tree, NodeId node, std::int32_t capacity, std::int32_t young);
 
   // The subtree of a domain or of a node, by the last follow() and what set() changed. Valid until the next of them.
   const SubtreePtr& of(const Tree& tree, DomainId domain);
@@ -38,15 +40,24 @@ class Tables {
     SubtreePtr subtree;         // null: unknown, and so are those of the domains above
   };
 
+  // Of a node.
+  struct Room {
+    std::int32_t capacity = 0, young = 0;
+
+    bool operator==(const Room&) const = default;
+  };
+
+  Room room(NodeId node) const;
   const SubtreePtr& leaf(std::int32_t capacity);
-  std::vector<Group> groups_of_nodes(const Tree& tree, DomainId domain);
-  std::vector<Group> groups_of_domains(const Tree& tree, DomainId domain);
+  // The children that have room; `young` grows by that of all children.
+  std::vector<Group> groups_of_nodes(const Tree& tree, DomainId domain, std::int64_t& young);
+  std::vector<Group> groups_of_domains(const Tree& tree, DomainId domain, std::int64_t& young);
 
   std::optional<Subtrees> subtrees_;
-  std::vector<std::int32_t> capacity_;  // by NodeId
-  std::vector<Entry> entries_;          // by DomainId
-  std::vector<SubtreePtr> leaves_;      // by capacity
-  std::vector<int> counts_;             // by capacity; all 0 between two calls
+  std::vector<Room> rooms_;         // by NodeId
+  std::vector<Entry> entries_;      // by DomainId
+  std::vector<SubtreePtr> leaves_;  // by capacity
+  std::vector<int> counts_;         // by capacity; all 0 between two calls
 };
 
 // Equal subtrees in one group, in the order of their first ones.

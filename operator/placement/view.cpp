@@ -28,7 +28,7 @@ SubtreePtr View::pointer(DomainId domain) {
   const auto found = domains_.find(domain);
   if (found == domains_.end()) {
     if (!alone_) return tables_.of(tree_, domain);
-    if (!no_room_) no_room_ = subtrees().domain(0, 1, 0, false, {});
+    if (!no_room_) no_room_ = subtrees().domain(0, 1, 0, 0, false, {});
     return no_room_;
   }
   Mark& mark = found->second;
@@ -39,8 +39,9 @@ SubtreePtr View::pointer(DomainId domain) {
   };
   for (const DomainId child : tree_.children(domain)) add(pointer(child));
   for (const NodeId node : tree_.nodes(domain)) add(pointer_of_node(node));
-  const std::int64_t free = tables_.of(tree_, domain)->free + mark.added;
-  mark.subtree = subtrees().domain(tree_.level(domain), tree_.node_count(domain), free, mark.covered, grouped(below));
+  const SubtreePtr& kept = tables_.of(tree_, domain);
+  mark.subtree = subtrees().domain(tree_.level(domain), tree_.node_count(domain), kept->free + mark.added, kept->young,
+                                   mark.covered, grouped(below));
   return mark.subtree;
 }
 
@@ -48,7 +49,7 @@ const SubtreePtr& View::pointer_of_node(NodeId node) {
   const auto found = nodes_.find(node);
   if (found != nodes_.end()) return found->second;
   if (!alone_) return tables_.of_node(node);
-  if (!no_room_) no_room_ = subtrees().domain(0, 1, 0, false, {});
+  if (!no_room_) no_room_ = subtrees().domain(0, 1, 0, 0, false, {});
   return no_room_;
 }
 

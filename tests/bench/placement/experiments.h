@@ -14,7 +14,7 @@ namespace lockstep::bench {
 
 // The figures that are reported come from these, and the weights of the objective were chosen by others.
 inline const std::vector<std::uint64_t> kReportSeeds{1, 2, 3, 4, 5, 6, 7, 8};
-inline const std::vector<std::uint64_t> kTuningSeeds{101, 102, 103, 104};
+inline const std::vector<std::uint64_t> kTuningSeeds{101, 102, 103, 104, 105, 106, 107, 108};
 
 struct Experiment {
   std::string name;

@@ -1,10 +1,10 @@
-// Lockstep's objective with more knowledge than a scheduler has or uses. It shows what such knowledge would be worth.
+// Lockstep's objective with knowledge that no scheduler has: when each gang ends. It shows what that would be worth.
 //
 // The hole of a rack counts nodes that are expected to become free soon. So a gang goes where the other gangs stay, and
 // racks that may soon be empty stay whole. For pods of whole nodes.
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <set>
 #include <vector>
 
 #include "tests/bench/placement/peer_cells.h"
@@ -13,9 +13,8 @@ namespace lockstep::bench {
 namespace {
 
 // Chosen by simulations with seeds from 101 on. Nodes that become free after this share of the gang's time do not
-// count; how much of a node counts when its gang has just started, and at which age (s) half as much; how much of a
-// node each gang counts.
-constexpr double kHorizon = 0.4, kNewGang = 0.1, kHalfAge = 600, kEachGang = 0.02;
+// count.
+constexpr double kHorizon = 0.4;
 
 // Costs of 0, 1, ... pods in a domain, and how many of them each child gets.
 struct Table {
@@ -51,8 +50,7 @@ struct Table {
 // One decision.
 class Decision {
  public:
-  Decision(const World& world, const Ask& ask, Knowledge knowledge, double block_span)
-      : world_(world), ask_(ask), knowledge_(knowledge), block_span_(block_span) {}
+  Decision(const World& world, const Ask& ask) : world_(world), ask_(ask) {}
 
   NodePods complete() {
     const int outermost = ask_.required.value_or(kClusterLevel);
@@ -73,40 +71,32 @@ class Decision {
  private:
   int room(DomainId at) const { return static_cast<int>(world_.room(ask_.gpus)[static_cast<std::size_t>(at)]); }
 
-  static double damage(double free, int taken, int nodes) { return taken * (2 * free - taken) / nodes; }
+  double cost(int level, double hole, int taken, int nodes) const {
+    if (taken == 0) return 0;
+    const auto at = static_cast<std::size_t>(level);
+    const int power = objective_.power[at];
+    const double damage = std::pow(hole / nodes, power) - std::pow((hole - taken) / nodes, power);
+    return objective_.span[at] + objective_.lambda * objective_.hole[at] * nodes * damage;
+  }
 
   double cost_of_block(DomainId block, int pods) const {
-    if (pods == 0) return 0;
-    return block_span_ +
-           objective_.lambda * objective_.hole[kBlock] * damage(room(block), pods, world_.tree().node_count(block));
+    return cost(kBlock, room(block), pods, world_.tree().node_count(block));
   }
 
   // What is free in the rack, and what may soon be.
   double hole(DomainId rack) const {
     double free = room(rack);
     if (ask_.residents.empty()) return free;
-    std::set<int> gangs;
     for (const NodeId node : world_.tree().nodes(rack)) {
       const Resident& resident = ask_.residents[static_cast<std::size_t>(node)];
       if (resident.gang == kNone) continue;
-      switch (knowledge_) {
-        case Knowledge::kGangs:
-          if (gangs.insert(resident.gang).second) free += kEachGang;
-          break;
-        case Knowledge::kAges:
-          free += kNewGang * kHalfAge / (kHalfAge + resident.age);
-          break;
-        case Knowledge::kEnds:
-          free += std::max(0.0, 1 - resident.left / std::max(60.0, kHorizon * ask_.seconds));
-      }
+      free += std::max(0.0, 1 - resident.left / std::max(60.0, kHorizon * ask_.seconds));
     }
     return free;
   }
 
   double cost_of_rack(DomainId rack, double hole, int pods) const {
-    return pods == 0 ? 0
-                     : objective_.span[kRack] + objective_.lambda * objective_.hole[kRack] *
-                                                    damage(hole, pods, world_.tree().node_count(rack));
+    return cost(kRack, hole, pods, world_.tree().node_count(rack));
   }
 
   bool fill_one_rack() {
@@ -167,29 +157,19 @@ class Decision {
   const placement::Objective objective_ = placement::default_objective(kNode);  // of the levels above the node
   const World& world_;
   const Ask& ask_;
-  Knowledge knowledge_;
-  double block_span_;
   NodePods taken_;
 };
 
 class Oracle final : public Policy {
  public:
-  Oracle(Knowledge knowledge, double block_span) : knowledge_(knowledge), block_span_(block_span) {}
-
   bool knows_residents() const override { return true; }
-  NodePods place(const World& world, const Ask& ask) override {
-    return Decision(world, ask, knowledge_, block_span_).complete();
-  }
-
- private:
-  Knowledge knowledge_;
-  double block_span_;
+  NodePods place(const World& world, const Ask& ask) override { return Decision(world, ask).complete(); }
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> oracle_policy(Knowledge knowledge, double block_span) {
-  return std::make_unique<Oracle>(knowledge, block_span);
+std::unique_ptr<Policy> oracle_policy() {
+  return std::make_unique<Oracle>();
 }
 
 }  // namespace lockstep::bench

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -184,33 +185,31 @@ TEST(Slurm, takes_large_leaves_first_and_the_tightest_last) {
   EXPECT_EQ(placed(*slurm_tree(), world, pods(5)), (Counts{{"n0", 4}, {"n3", 1}}));
 }
 
-// The rack where an oracle puts a gang of one, of two racks with as much room. The first has two gangs in the second
-// pair of nodes, the second rack has one.
-std::string rack_chosen(Knowledge knowledge, Resident of_the_first, Resident of_the_second) {
+// The rack where a policy puts a gang of one, of two racks with as much room. Two other gangs have the rest of one rack
+// each.
+std::string rack_chosen(Policy& policy, Resident of_the_first, Resident of_the_second) {
   World world({1, 2, 4, 1}, {1});
   world.take({{2, 1}, {3, 1}, {6, 1}, {7, 1}}, 1);
   std::vector<Resident> residents(8);
   residents[2] = residents[3] = of_the_first;
   residents[6] = residents[7] = of_the_second;
-  ++residents[3].gang;
   Ask ask = pods(1, {}, kRack);
   ask.seconds = 1000;
   ask.residents = residents;
-  const NodePods nodes = oracle_policy(knowledge, 10'000)->place(world, ask);
+  const NodePods nodes = policy.place(world, ask);
   return world.tree().path(world.tree().domain_of(nodes.front().first)).back();
 }
 
 TEST(Oracle, goes_where_the_others_stay) {
   const Resident leaving{1, 100, 10}, staying{5, 100, 5000};
-  EXPECT_EQ(rack_chosen(Knowledge::kEnds, leaving, staying), "r00001");
-  EXPECT_EQ(rack_chosen(Knowledge::kEnds, staying, leaving), "r00000");
+  EXPECT_EQ(rack_chosen(*oracle_policy(), leaving, staying), "r00001");
+  EXPECT_EQ(rack_chosen(*oracle_policy(), staying, leaving), "r00000");
 }
 
-TEST(Oracle, goes_where_the_others_are_old_or_few) {
-  const Resident young{1, 10, 0}, old{5, 9000, 0};
-  EXPECT_EQ(rack_chosen(Knowledge::kAges, young, old), "r00001");
-  EXPECT_EQ(rack_chosen(Knowledge::kAges, old, young), "r00000");
-  EXPECT_EQ(rack_chosen(Knowledge::kGangs, young, old), "r00001");
+TEST(Lockstep, goes_where_the_others_have_run_for_long) {
+  const Resident young{1, placement::kYoungSeconds - 1, 0}, old{5, placement::kYoungSeconds, 0};
+  EXPECT_EQ(rack_chosen(*lockstep_policy(), young, old), "r00001");
+  EXPECT_EQ(rack_chosen(*lockstep_policy(), old, young), "r00000");
 }
 
 // By the default objective, but for the spans of nodes, which all assignments share.
@@ -225,8 +224,10 @@ double cost(const World& world, const NodePods& nodes) {
   for (const auto& [domain, count] : taken) {
     const auto level = static_cast<std::size_t>(world.tree().level(domain));
     const auto free = static_cast<double>(world.room(1)[static_cast<std::size_t>(domain)]);
-    cost += objective.span[level] +
-            objective.lambda * objective.hole[level] * count * (2 * free - count) / world.tree().node_count(domain);
+    const double nodes_of_it = world.tree().node_count(domain);
+    cost += objective.span[level] + objective.lambda * objective.hole[level] * nodes_of_it *
+                                        (std::pow(free / nodes_of_it, objective.power[level]) -
+                                         std::pow((free - count) / nodes_of_it, objective.power[level]));
   }
   return cost;
 }
@@ -238,8 +239,7 @@ TEST(Oracle, without_knowledge_decides_as_lockstep_does) {
     for (NodeId node = 0; node < 36; ++node) world.take({{node, static_cast<int>(random() % 2)}}, 1);
     Ask ask = pods(1 + static_cast<int>(random() % 20), {}, kRack);
     if (random() % 3 == 0) ask.required = static_cast<int>(random() % 2);
-    const NodePods ours = lockstep_policy()->place(world, ask),
-                   theirs = oracle_policy(Knowledge::kEnds, 10'000)->place(world, ask);
+    const NodePods ours = lockstep_policy()->place(world, ask), theirs = oracle_policy()->place(world, ask);
     ASSERT_EQ(ours.size(), theirs.size()) << round;
     ASSERT_NEAR(cost(world, ours), cost(world, theirs), 1e-6) << round;
   }

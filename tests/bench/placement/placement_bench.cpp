@@ -1,8 +1,9 @@
 // The latency of a placement decision, as a ratio to its bound, and the cost of an event.
 //
 // Clusters have three levels (zone, block, rack) of racks of 16 nodes; each node holds one pod. Busy nodes are spread
-// at random, which is the worst case: hardly two blocks are equal. After each decision the gang takes its nodes, and as
-// many random busy nodes become free. So the load stays, and the tables above all these nodes are unknown.
+// at random, and the pods of half of them began lately, which is the worst case: hardly two blocks are equal. After
+// each decision the gang takes its nodes, and as many random busy nodes become free. So the load stays, and the tables
+// above all these nodes are unknown.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -54,21 +55,25 @@ class Cluster {
   void load_to(double load) {
     busy.clear();
     capacity.assign(static_cast<std::size_t>(shape.nodes()), node_pods);
+    young.assign(capacity.size(), 0);
     std::vector<NodeId> places(capacity.size() * static_cast<std::size_t>(node_pods));
     for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<NodeId>(i % capacity.size());
     std::shuffle(places.begin(), places.end(), random);
     places.resize(static_cast<std::size_t>(load * static_cast<double>(places.size())));
-    for (const NodeId node : places) take(node, 1);
+    for (const NodeId node : places) take(node, 1, random() % 2 == 0);
   }
 
-  void take(NodeId node, int pods) {
+  void take(NodeId node, int pods, bool lately) {
     capacity[static_cast<std::size_t>(node)] -= pods;
+    if (lately) young[static_cast<std::size_t>(node)] += pods;
     busy.insert(busy.end(), static_cast<std::size_t>(pods), node);
   }
 
   void free_one() {
     std::swap(busy[random() % busy.size()], busy.back());
-    ++capacity[static_cast<std::size_t>(busy.back())];
+    const auto node = static_cast<std::size_t>(busy.back());
+    ++capacity[node];
+    young[node] = std::min(young[node], node_pods - capacity[node]);
     busy.pop_back();
   }
 
@@ -77,13 +82,14 @@ class Cluster {
     request.pods = pods;
     request.capacity = capacity;
     request.node_pods = node_pods;
+    request.young = young;
     return request;
   }
 
   Shape shape;
   int node_pods;
   Tree tree;
-  std::vector<std::int32_t> capacity;
+  std::vector<std::int32_t> capacity, young;
   std::vector<NodeId> busy;  // once for each pod
   std::mt19937_64 random;
 };
@@ -114,7 +120,7 @@ Measured decide(Cluster& cluster, int pods, int times, bool keep) {
     if (!assignment) return measured;
     measured.ms.push_back(ms);
     measured.approximate += assignment->approximate;
-    for (const auto& [node, count] : assignment->nodes) cluster.take(node, count);
+    for (const auto& [node, count] : assignment->nodes) cluster.take(node, count, true);
     for (int freed = 0; freed < pods; ++freed) cluster.free_one();
   }
   return measured;
@@ -150,7 +156,7 @@ void events(Cluster& cluster, int count) {
   for (const NodeId node : nodes) {
     std::int32_t& capacity = cluster.capacity[static_cast<std::size_t>(node)];
     capacity = capacity == 0 ? 1 : capacity - 1;
-    tables.set(cluster.tree, node, capacity);
+    tables.set(cluster.tree, node, capacity, 0);
   }
   const double pod_ns = (now_seconds() - start) * 1e9 / count;
   std::vector<std::pair<std::string, api::Labels>> puts;

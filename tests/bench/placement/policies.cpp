@@ -10,9 +10,11 @@ namespace {
 
 class Lockstep final : public Policy {
  public:
-  explicit Lockstep(std::optional<placement::Objective> objective) : objective_(std::move(objective)) {}
+  Lockstep(std::optional<placement::Objective> objective, double young_seconds)
+      : objective_(std::move(objective)), young_seconds_(young_seconds) {}
 
   bool anchored() const override { return true; }
+  bool knows_residents() const override { return true; }
 
   NodePods place(const World& world, const Ask& ask) override {
     placement::Request request;
@@ -21,6 +23,8 @@ class Lockstep final : public Policy {
     request.preferred = ask.preferred;
     request.capacity = world.capacity(ask.gpus);
     request.node_pods = world.node_pods(ask.gpus);
+    note_young(world, ask);
+    request.young = young_;
     request.survivors = ask.survivors;
     request.objective = objective_;
     placement::Placement placement = placement::place(world.tree(), tables_[ask.gpus], request);
@@ -29,8 +33,20 @@ class Lockstep final : public Policy {
   }
 
  private:
+  void note_young(const World& world, const Ask& ask) {
+    young_.assign(ask.residents.size(), 0);
+    const auto capacity = world.capacity(ask.gpus);
+    for (std::size_t node = 0; node < young_.size(); ++node) {
+      const Resident& resident = ask.residents[node];
+      if (resident.gang == kNone || resident.age >= young_seconds_) continue;
+      young_[node] = world.node_pods(ask.gpus) - capacity[node];
+    }
+  }
+
   std::optional<placement::Objective> objective_;
+  double young_seconds_;
   std::map<int, placement::Tables> tables_;  // by GPUs of a pod
+  std::vector<std::int32_t> young_;          // of the last request, by NodeId
 };
 
 // Nodes by chance; a required level is a domain by chance among those that hold the gang.
@@ -59,8 +75,8 @@ class Random final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> lockstep_policy(std::optional<placement::Objective> objective) {
-  return std::make_unique<Lockstep>(std::move(objective));
+std::unique_ptr<Policy> lockstep_policy(std::optional<placement::Objective> objective, double young_seconds) {
+  return std::make_unique<Lockstep>(std::move(objective), young_seconds);
 }
 
 std::unique_ptr<Policy> random_policy(std::uint64_t seed) {

@@ -45,22 +45,17 @@ class Policy {
   virtual bool knows_residents() const { return false; }
 };
 
-// Lockstep; without an objective, with the default one.
-std::unique_ptr<Policy> lockstep_policy(std::optional<placement::Objective> objective = {});
+// Lockstep; without an objective, with the default one. A gang is young for `young_seconds`.
+std::unique_ptr<Policy> lockstep_policy(std::optional<placement::Objective> objective = {},
+                                        double young_seconds = placement::kYoungSeconds);
 std::unique_ptr<Policy> kueue_best_fit();
 std::unique_ptr<Policy> kueue_least_free();
 std::unique_ptr<Policy> koordinator_policy();
 std::unique_ptr<Policy> kai_policy();
 std::unique_ptr<Policy> slurm_tree();
 std::unique_ptr<Policy> random_policy(std::uint64_t seed);
-// What an oracle sees beside what is free. Only the first two can be known.
-enum class Knowledge {
-  kGangs,  // how many gangs are in a rack
-  kAges,   // when each of them started
-  kEnds,   // when each of them ends
-};
-// No scheduler: Lockstep's objective with such knowledge, and another span of a block.
-std::unique_ptr<Policy> oracle_policy(Knowledge knowledge, double block_span);
+// No scheduler: Lockstep's objective by one that knows when each gang ends.
+std::unique_ptr<Policy> oracle_policy();
 
 // The names of all policies, Lockstep first.
 const std::vector<std::string>& policy_names();

@@ -86,7 +86,6 @@ LONG = {
     "build/release/tests/bin/packing_bench --policies lockstep kueue --seeds 1 2 --gangs 4000": {"4000": "200"},
     "build/release/tests/bin/packing_bench --tail 0.6": " --quick",
     "build/release/tests/bin/packing_bench --tune": " --quick",
-    "build/release/tests/bin/packing_bench --spans": " --quick",
     "build/release/tests/bin/packing_bench --bound": " --quick",
     "build/release/tests/bin/packing_bench --json out/bench/packing.json": " --quick",
     "lockstep run job.yaml --deterministic --chaos 7:60": {"7:60": "7:2 -- --steps=60"},

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "operator/base/timestamp.h"
 #include "tests/operator/cli/small_site.h"
 
 namespace lockstep::cli::placement_commands_test {
@@ -208,6 +209,14 @@ TEST_F(Plan, notes_other_backends_spares_and_jobs_of_the_same_name) {
   EXPECT_NE(text.find("Note: scheduling.backend is None: "), std::string::npos) << text;
   EXPECT_NE(text.find("Note: its 1 spares get nodes after the gang\n"), std::string::npos) << text;
   EXPECT_NE(text.find("Note: TrainingJob llm exists in namespace default: "), std::string::npos) << text;
+}
+
+TEST_F(Plan, prefers_the_rack_whose_pods_have_run_for_longer_as_the_operator_does) {
+  make_nodes(1, 2, 2);
+  make_pod("new", "b1r1n1", 8, {}, 0, format_timestamp(SystemClock::instance().wall_now()));
+  make_pod("old", "b1r2n1", 8, {}, 0, "2020-01-01T00:00:00Z");
+  EXPECT_EQ(exit_of(job(1), true), 0);
+  EXPECT_EQ(json::parse(printed())["nodes"][0]["name"], "b1r2n2");
 }
 
 TEST_F(Plan, an_unknown_level_names_those_that_there_are) {

@@ -61,8 +61,8 @@ class SmallSite : public testing::Test {
     return made.ok() ? *made : json();
   }
   // A pod with so many GPUs; of a job where `job` is one.
-  void make_pod(const std::string& name, const std::string& node, int gpus, const json& job = json(),
-                int priority = 0) {
+  void make_pod(const std::string& name, const std::string& node, int gpus, const json& job = json(), int priority = 0,
+                const std::string& started = "") {
     const json requests = {{"nvidia.com/gpu", std::to_string(gpus)}};
     const json container = {{"name", "c"}, {"resources", {{"requests", requests}}}};
     json pod = {{"metadata", {{"name", name}, {"labels", json::object()}}},
@@ -75,6 +75,10 @@ class SmallSite : public testing::Test {
     }
     const auto made = api_.create(kube::kPods, name_space, pod);
     ASSERT_TRUE(made.ok()) << made.error().message;
+    if (started.empty()) return;
+    const json status = {{"startTime", started}};
+    ASSERT_TRUE(
+        api_.patch(kube::kPods, name_space, name, kube::PatchType::kMerge, {{"status", status}}, "status").ok());
   }
 
   // A pod of the operator, as the chart makes it.

@@ -20,7 +20,7 @@ using placement::Why;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 
-// One rack of nodes with 8 GPUs each.
+// Nodes with 8 GPUs each, in one rack if nothing else is said.
 class Rack final : public ClusterAccess {
  public:
   explicit Rack(int nodes) {
@@ -34,8 +34,8 @@ class Rack final : public ClusterAccess {
     const std::lock_guard guard(mutex_);
     use(cluster_);
   }
-  void add_node(int number) {
-    with_cluster([&](auto&) { put(number); });
+  void add_node(int number, const std::string& rack = "r0") {
+    with_cluster([&](auto&) { put(number, rack); });
   }
   std::size_t reservations() {
     std::size_t count = 0;
@@ -47,21 +47,22 @@ class Rack final : public ClusterAccess {
     with_cluster([&](auto& cluster) { count = cluster.openings(); });
     return count;
   }
-  // A pod of others takes all GPUs of the node.
-  void take(const std::string& node) {
+  // A pod of others takes all GPUs of the node. It began then, in seconds since 1970.
+  void take(const std::string& node, std::uint32_t started = 0) {
     placement::ScannedPod pod;
-    pod.uid = placement::Uid::of("other");
+    pod.uid = placement::Uid::of("other on " + node);
     pod.node = node;
+    pod.started = started;
     pod.flags = placement::kBound;
     pod.requests = {{"gpu", 8}, {"pods", 1}};
     with_cluster([&](auto& cluster) { cluster.put_pod(pod); });
   }
 
  private:
-  void put(int number) {
+  void put(int number, const std::string& rack = "r0") {
     placement::NodeRecord node;
     node.name = "n" + std::to_string(number);
-    node.labels = {{"r", "r0"}};
+    node.labels = {{"r", rack}};
     node.allocatable = {{"gpu", 8}, {"pods", 110}};
     node.ready = true;
     cluster_.put_node(node);
@@ -129,6 +130,17 @@ TEST_F(PlacementDeskTest, answers_the_gang_that_asks) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->nodes.size(), 2u);
   EXPECT_TRUE(told(0).empty()) << "who asks has its answer";
+}
+
+TEST_F(PlacementDeskTest, prefers_the_rack_whose_pods_have_run_for_longer) {
+  for (int node : {2, 3}) rack_.add_node(node, "r1");
+  const auto now = static_cast<std::uint32_t>(std::chrono::system_clock::to_time_t(clock_.wall_now()));
+  rack_.take("n0", now - 60);
+  rack_.take("n2", now - 3 * 3600);
+  EXPECT_EQ(ask("a", 1)->nodes.at(0), "n3") << "n0 may soon be free, and n1 with it";
+  desk_.withdraw("a");
+  clock_.advance(std::chrono::minutes(40));
+  EXPECT_EQ(ask("a", 1)->nodes.at(0), "n1") << "both racks have run for long: the first by name";
 }
 
 TEST_F(PlacementDeskTest, gives_a_node_until_the_answer_is_another_one) {

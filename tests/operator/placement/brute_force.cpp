@@ -72,9 +72,16 @@ Instance random_instance(std::mt19937_64& random) {
     instance.preferred = outermost + pick(instance.levels + 1 - outermost);
   }
   const double spans[] = {0, 1, 3, 10, 100}, holes[] = {0, 0.1, 1, 3};
+  const int powers[] = {1, 2, 3, 8};
   for (int level = 0; level <= instance.levels; ++level) {
     instance.objective.span.push_back(spans[pick(5)]);
     instance.objective.hole.push_back(holes[pick(4)]);
+    instance.objective.power.push_back(powers[pick(4)]);
+  }
+  const double young[] = {0, 1.0 / 32, 0.3, 1};
+  instance.objective.young = young[pick(4)];
+  if (pick(2) == 0) {
+    for (TestNode& node : instance.nodes) node.young = pick(instance.node_pods - node.capacity + 1);
   }
   instance.objective.lambda = pick(4) == 0 ? 0 : pick(7);
   return instance;
@@ -85,7 +92,7 @@ Built built(const Instance& instance, const std::vector<std::size_t>& order) {
   for (int level = 0; level < instance.levels; ++level) {
     profile.levels.push_back({fmt::format("level{}", level), fmt::format("example.com/{}", level)});
   }
-  Built built{Tree(profile), {}, {}};
+  Built built{Tree(profile), {}, {}, {}};
   for (std::size_t i = 0; i < instance.nodes.size(); ++i) {
     const TestNode& node = instance.nodes[order.empty() ? i : order[i]];
     api::Labels labels;
@@ -94,7 +101,9 @@ Built built(const Instance& instance, const std::vector<std::size_t>& order) {
     }
     const NodeId id = built.tree.put(node.name, labels);
     built.capacity.resize(static_cast<std::size_t>(built.tree.node_limit()));
+    built.young.resize(built.capacity.size());
     built.capacity[static_cast<std::size_t>(id)] = node.capacity;
+    built.young[static_cast<std::size_t>(id)] = node.young;
     if (node.survivors > 0) built.request.survivors.emplace_back(id, node.survivors);
     if (node.excluded) built.request.exclude.push_back(id);
   }
@@ -102,6 +111,7 @@ Built built(const Instance& instance, const std::vector<std::size_t>& order) {
   built.request.required = instance.required;
   built.request.preferred = instance.preferred;
   built.request.capacity = built.capacity;  // a moved vector keeps its elements where they are
+  built.request.young = built.young;
   built.request.node_pods = instance.node_pods;
   built.request.objective = instance.objective;
   return built;
@@ -114,6 +124,7 @@ ShrinkRequest shrinking(const Instance& instance, const Built& built) {
   request.required = instance.required;
   request.preferred = instance.preferred;
   request.capacity = built.capacity;
+  request.young = built.young;
   request.node_pods = instance.node_pods + 2;
   request.objective = instance.objective;
   return request;
@@ -129,7 +140,8 @@ Oracle::Oracle(const Instance& instance, bool shrinks) : instance_(instance), sh
       if (added) domains.emplace_back();
       Domain& domain = domains[id->second];
       ++domain.nodes;
-      domain.free += shrinks ? node.capacity + node.survivors : room(node, false);
+      domain.hole += shrinks ? node.capacity + node.survivors : room(node, false);
+      if (level < instance.levels) domain.hole += instance.objective.young * node.young;
       domain.covered |= !shrinks && node.survivors > 0;
       of.push_back(id->second);
     }
@@ -163,9 +175,11 @@ Judged Oracle::judge(const std::vector<int>& pods) const {
       if (taken[id] == 0) continue;
       const Domain& domain = domains_[level][id];
       if (!domain.covered) judged.cost += instance_.objective.span[level];
-      const auto phi = [&](double free) { return -(free / node_pods) * (free / node_pods) / domain.nodes; };
+      const auto phi = [&](double hole) {
+        return -domain.nodes * std::pow(hole / (domain.nodes * node_pods), instance_.objective.power[level]);
+      };
       judged.cost += instance_.objective.lambda * instance_.objective.hole[level] *
-                     (phi(domain.free - taken[id]) - phi(domain.free));
+                     (phi(domain.hole - taken[id]) - phi(domain.hole));
     }
   }
   return judged;
@@ -249,12 +263,13 @@ std::string difference(const Instance& instance, const Placement& placement, boo
 
 std::string described(const Instance& instance) {
   std::string text =
-      fmt::format("{} pods, required {}, preferred {}, lambda {}, span {}, hole {}\n", instance.pods,
-                  instance.required.value_or(-1), instance.preferred.value_or(-1), instance.objective.lambda,
-                  fmt::join(instance.objective.span, " "), fmt::join(instance.objective.hole, " "));
+      fmt::format("{} pods, required {}, preferred {}, lambda {}, young {}, span {}, hole {}, power {}\n",
+                  instance.pods, instance.required.value_or(-1), instance.preferred.value_or(-1),
+                  instance.objective.lambda, instance.objective.young, fmt::join(instance.objective.span, " "),
+                  fmt::join(instance.objective.hole, " "), fmt::join(instance.objective.power, " "));
   for (const TestNode& node : instance.nodes) {
-    text += fmt::format("  {} [{}] capacity {} survivors {}{}\n", node.name, fmt::join(node.labels, "/"), node.capacity,
-                        node.survivors, node.excluded ? " excluded" : "");
+    text += fmt::format("  {} [{}] capacity {} young {} survivors {}{}\n", node.name, fmt::join(node.labels, "/"),
+                        node.capacity, node.young, node.survivors, node.excluded ? " excluded" : "");
   }
   return text;
 }

@@ -23,32 +23,38 @@ struct Truth {
   std::map<std::string, NodeRecord> nodes;
   std::map<std::string, ScannedPod> pods;
   std::map<std::string, Held> held;
+  std::int64_t now = 0;  // 0: not known
 
-  std::map<std::string, __int128> used(const std::string& node) const {
+  bool is_young(const ScannedPod& pod) const { return now > 0 && (pod.started == 0 || pod.started + 2400 > now); }
+
+  // `old`: without young pods. A reservation has not begun.
+  std::map<std::string, __int128> used(const std::string& node, bool old = false) const {
     std::map<std::string, __int128> sum;
     const auto add = [&](const std::vector<Amount>& requests) {
       for (const Amount& amount : requests) sum[amount.name] += amount.units;
     };
     for (const auto& [name, pod] : pods) {
-      if (pod.node == node) add(pod.requests);
+      if (pod.node == node && !(old && is_young(pod))) add(pod.requests);
     }
     for (const auto& [name, one] : held) {
-      if (one.node == node) add(one.shape.requests);
+      if (one.node == node && !(old && now > 0)) add(one.shape.requests);
     }
     return sum;
   }
-  int ports(const std::string& node) const {
+  int ports(const std::string& node, bool old) const {
     int count = 0;
     for (const auto& [name, pod] : pods) {
+      if (old && is_young(pod)) continue;
       count += pod.node == node && (pod.flags & kHostPorts) != 0 && !pod.job.is_zero() ? 1 : 0;
     }
+    if (old && now > 0) return count;
     for (const auto& [name, one] : held) count += one.node == node && one.shape.host_ports ? 1 : 0;
     return count;
   }
-  int fit(const NodeRecord& node, const Shape& shape) const {
+  int fit(const NodeRecord& node, const Shape& shape, bool old = false) const {
     if (!node.ready || node.unschedulable || node.out_of_service) return 0;
     if (!tolerates(shape, node.taints) || !selects(shape, node.name, node.labels)) return 0;
-    const auto sum = used(node.name);
+    const auto sum = used(node.name, old);
     std::int64_t most = kMostFit;
     for (const Amount& amount : shape.requests) {
       __int128 left = 0;
@@ -56,7 +62,7 @@ struct Truth {
       if (const auto taken = sum.find(amount.name); taken != sum.end()) left -= taken->second;
       most = std::min(most, static_cast<std::int64_t>(std::max<__int128>(left, 0) / amount.units));
     }
-    if (shape.host_ports) most = ports(node.name) > 0 ? 0 : std::min<std::int64_t>(most, 1);
+    if (shape.host_ports) most = ports(node.name, old) > 0 ? 0 : std::min<std::int64_t>(most, 1);
     return static_cast<int>(most);
   }
 };
@@ -74,7 +80,7 @@ class Play {
   }
 
   void step() {
-    switch (below(16)) {
+    switch (below(17)) {
       case 0:
       case 1:
         put_node(name("n", 12));
@@ -129,6 +135,11 @@ class Play {
         if (cluster_.wants_node_list()) list_nodes();
         break;
       }
+      case 13:
+        truth_.now = std::max(truth_.now, kStart) + static_cast<std::int64_t>(below(1500));
+        cluster_.pass_time(truth_.now);
+        cluster_.pass_time(truth_.now - 100);  // nothing
+        break;
       default:
         put_pod(name("p", 60));
         break;
@@ -139,14 +150,17 @@ class Play {
   std::string differs(bool all) {
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       const std::size_t at = all ? i : below(ids_.size());
-      const auto fit = cluster_.fit(ids_[at]);
-      if (!fit) return "no answer: " + fit.error().message;
+      const auto fits = cluster_.fits(ids_[at]);
+      if (!fits) return "no answer: " + fits.error().message;
       for (NodeId node = 0; node < cluster_.tree().node_limit(); ++node) {
         const bool used = cluster_.tree().node_in_use(node);
-        const int expected = used ? truth_.fit(truth_.nodes.at(cluster_.tree().node_name(node)), shapes_[at]) : 0;
-        if ((*fit)[static_cast<std::size_t>(node)] != expected) {
-          return fmt::format("shape {} on node {}: {} instead of {}", at, node, (*fit)[static_cast<std::size_t>(node)],
-                             expected);
+        const auto expected = [&](bool old) {
+          return used ? truth_.fit(truth_.nodes.at(cluster_.tree().node_name(node)), shapes_[at], old) : 0;
+        };
+        const int fit = fits->fit[static_cast<std::size_t>(node)], young = fits->young[static_cast<std::size_t>(node)];
+        if (fit != expected(false) || young != expected(true) - expected(false)) {
+          return fmt::format("shape {} on node {}: {} and {} young instead of {} and {}", at, node, fit, young,
+                             expected(false), expected(true) - expected(false));
         }
       }
       if (!all) return "";
@@ -168,6 +182,8 @@ class Play {
   }
 
  private:
+  static constexpr std::int64_t kStart = 1'700'000'000;
+
   std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
   bool chance(int percent) { return below(100) < static_cast<std::size_t>(percent); }
   std::string name(const char* prefix, std::size_t n) { return prefix + std::to_string(below(n)); }
@@ -237,6 +253,10 @@ class Play {
     }
     if (chance(30) && !made.node.empty()) made.flags |= kBound;
     if (chance(10)) made.flags |= kTerminating;
+    if (chance(50))
+      made.started = chance(20) ? 0
+                                : static_cast<std::uint32_t>(std::max(truth_.now, kStart) - 2500 +
+                                                             static_cast<std::int64_t>(below(2600)));
     made.terminal = chance(10);
     settle(made);
     if (made.terminal) {

@@ -391,5 +391,47 @@ TEST_F(ClusterTest, a_journal_that_overflows_is_made_up_by_a_whole_table) {
   for (const auto& name : names) EXPECT_EQ(fit(name, two), (8 - 39 % 9) / 2);
 }
 
+TEST_F(ClusterTest, a_pod_is_young_until_forty_minutes_after_it_began) {
+  constexpr std::int64_t kBegan = 1'700'000'000;
+  const auto young = [&](const std::string& node, ShapeId shape) {
+    return cluster.fits(shape).value().young[static_cast<std::size_t>(cluster.tree().find(node))];
+  };
+  ScannedPod pod = gpu_pod("p", "a", 5);
+  pod.started = kBegan;
+  cluster.put_pod(pod);
+  EXPECT_EQ(young("a", two), 0) << "no time is known";
+  cluster.pass_time(kBegan + 60);
+  EXPECT_EQ(young("a", two), 3) << "1 fits, 4 would";
+  EXPECT_EQ(young("a", eight), 1);
+  EXPECT_EQ(young("b", two), 0);
+  const auto before = cluster.changes();
+  cluster.pass_time(kBegan + 2399);
+  EXPECT_EQ(cluster.changes(), before);
+  cluster.pass_time(kBegan + 2400);
+  EXPECT_NE(cluster.changes(), before);
+  EXPECT_EQ(young("a", two), 0);
+  cluster.put_pod(gpu_pod("q", "a", 2));
+  EXPECT_EQ(young("a", two), 1) << "one that has not begun is young as well";
+}
+
+TEST_F(ClusterTest, a_pod_that_begins_changes_no_decision) {
+  constexpr std::int64_t kNow = 1'700'000'000;
+  cluster.pass_time(kNow);
+  ScannedPod pod = gpu_pod("p", "a", 8);
+  cluster.put_pod(pod);
+  const auto before = cluster.changes();
+  pod.started = kNow;
+  cluster.put_pod(pod);
+  EXPECT_EQ(cluster.changes(), before);
+  cluster.pass_time(kNow + 2400);
+  EXPECT_EQ(cluster.fits(eight).value().young[static_cast<std::size_t>(cluster.tree().find("a"))], 0);
+}
+
+TEST_F(ClusterTest, a_reservation_is_young) {
+  cluster.pass_time(1'700'000'000);
+  cluster.reserve("x/p", cluster.tree().find("a"), eight);
+  EXPECT_EQ(cluster.fits(eight).value().young[static_cast<std::size_t>(cluster.tree().find("a"))], 1);
+}
+
 }  // namespace
 }  // namespace lockstep::placement

@@ -41,6 +41,7 @@ class History {
     if (pick(20) == 0) {  // another shape: the tables begin again
       node_pods_ = 1 + pick(3);
       for (std::int32_t& pods : capacity_) pods = std::min(pods, node_pods_);
+      young_.assign(young_.size(), 0);
     }
     return pick(4) == 0 ? decide_who_stays() : decide();
   }
@@ -57,8 +58,11 @@ class History {
     if (tree_.find(name) == kNone || pick(4) == 0) {
       tree_.put(name, {{"z", std::to_string(pick(2))}, {"b", std::to_string(pick(3))}, {"r", std::to_string(pick(4))}});
       capacity_.resize(static_cast<std::size_t>(tree_.node_limit()), 0);
+      young_.resize(capacity_.size(), 0);
     }
-    capacity_[static_cast<std::size_t>(tree_.find(name))] = pick(node_pods_ + 1);
+    const auto node = static_cast<std::size_t>(tree_.find(name));
+    if (pick(3) > 0) capacity_[node] = pick(node_pods_ + 1);
+    young_[node] = pick(node_pods_ - capacity_[node] + 1);
   }
 
   std::vector<std::pair<NodeId, int>> some_nodes(int most) {
@@ -76,6 +80,7 @@ class History {
     if (pick(3) == 0) request.required = pick(4);
     if (pick(3) == 0) request.preferred = request.required.value_or(0) + pick(4 - request.required.value_or(0));
     request.capacity = capacity_;
+    request.young = young_;
     request.node_pods = node_pods_;
     if (pick(2) == 0) request.survivors = some_nodes(3);
     for (const auto& [node, pods] : some_nodes(2)) request.exclude.push_back(node);
@@ -87,6 +92,7 @@ class History {
     request.current = some_nodes(12);
     request.keep = 1 + pick(8);
     request.capacity = capacity_;
+    request.young = young_;
     request.node_pods = node_pods_ + 30;
     return compared(shrink(tree_, kept_, request), shrink(tree_, request));
   }
@@ -98,7 +104,7 @@ class History {
   std::mt19937_64& random_;
   Tree tree_;
   Tables kept_;
-  std::vector<std::int32_t> capacity_;
+  std::vector<std::int32_t> capacity_, young_;
   int node_pods_;
 };
 

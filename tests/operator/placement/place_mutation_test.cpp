@@ -44,11 +44,11 @@ TEST_P(PlaceMutation, is_noticed) {
 
 INSTANTIATE_TEST_SUITE_P(All, PlaceMutation,
                          testing::Values(Mutation::kAnyLevel, Mutation::kFreeDomains, Mutation::kFreeNodes,
-                                         Mutation::kNoHoles, Mutation::kHolesBelowAlone, Mutation::kSurvivorsPay,
-                                         Mutation::kForgetRequired, Mutation::kForgetPreferred,
-                                         Mutation::kForgetExclude, Mutation::kAllowIncomplete,
-                                         Mutation::kSharedByCapacity, Mutation::kConcaveAlways, Mutation::kKeepTables,
-                                         Mutation::kBoundTooHigh));
+                                         Mutation::kNoHoles, Mutation::kSquareHoles, Mutation::kForgetYoung,
+                                         Mutation::kHolesBelowAlone, Mutation::kSurvivorsPay, Mutation::kForgetRequired,
+                                         Mutation::kForgetPreferred, Mutation::kForgetExclude,
+                                         Mutation::kAllowIncomplete, Mutation::kSharedByCapacity,
+                                         Mutation::kConcaveAlways, Mutation::kKeepTables, Mutation::kBoundTooHigh));
 
 TEST(PlaceUnmutated, agrees) {
   std::mt19937_64 random(1);

@@ -98,6 +98,7 @@ TEST_F(PlaceProperty, free_nodes_that_are_added_never_make_it_worse) {
       TestNode node = instance.nodes[static_cast<std::size_t>(pick(static_cast<int>(instance.nodes.size())))];
       node.name = "extra" + std::to_string(added);
       node.capacity = instance.node_pods;
+      node.young = 0;
       node.survivors = 0;
       node.excluded = false;
       more.nodes.push_back(node);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -36,18 +37,21 @@ class PlainProgramme {
 
   double own(int level, const Nodes& nodes, int taken) const {
     if (level == kClusterLevel || taken == 0) return 0;
-    int free = 0;
+    int free = 0, young = 0;
     bool covered = false;
     for (const std::size_t i : nodes) {
       free += room(i);
+      if (level < instance_.levels) young += instance_.nodes[i].young;
       covered = covered || instance_.nodes[i].survivors > 0;
     }
     const auto index = static_cast<std::size_t>(level);
-    const auto hole = [&](double pods) {
-      return pods / instance_.node_pods * pods / instance_.node_pods / static_cast<double>(nodes.size());
+    const auto size = static_cast<double>(nodes.size());
+    const auto phi = [&](double pods) {
+      return size * std::pow(pods / instance_.node_pods / size, instance_.objective.power[index]);
     };
+    const double hole = free + instance_.objective.young * young;
     return (covered ? 0 : instance_.objective.span[index]) +
-           instance_.objective.lambda * instance_.objective.hole[index] * (hole(free) - hole(free - taken));
+           instance_.objective.lambda * instance_.objective.hole[index] * (phi(hole) - phi(hole - taken));
   }
 
   int room(std::size_t node) const { return instance_.nodes[node].excluded ? 0 : instance_.nodes[node].capacity; }
@@ -107,6 +111,7 @@ Instance large_instance(std::mt19937_64& random) {
     node.name = fmt::format("n{:03}", i);
     for (int level = 0; level < instance.levels; ++level) node.labels.push_back(std::to_string(pick(fan_out)));
     node.capacity = pick(100) < load ? pick(instance.node_pods + 1) : instance.node_pods;
+    if (pick(3) == 0) node.young = pick(instance.node_pods - node.capacity + 1);
     node.survivors = anchored && pick(nodes) < 3 ? 1 : 0;
     node.excluded = pick(20) == 0;
     instance.nodes.push_back(node);

@@ -181,7 +181,32 @@ TEST(Place, bad_input_is_refused_with_one_sentence) {
        [](Racks& c) { c.capacity[2] = std::numeric_limits<std::int32_t>::max(); }},
       {"node_pods: must be 1 to 16384, is -1", [](Racks& c) { c.request.node_pods = -1; }},
       {"capacity: has 0 entries, the cluster has node ids below 8", [](Racks& c) { c.request.capacity = {}; }},
-      {"objective: must have 3 weights of span and of hole, has 0 and 0",
+      {"young: has 1 entries, the cluster has node ids below 8",
+       [](Racks& c) {
+         static constexpr std::int32_t kOne[] = {0};
+         c.request.young = kOne;
+       }},
+      {"young[3]: must be 0 to node_pods (1) without the capacity (1), is 1",
+       [](Racks& c) {
+         static constexpr std::int32_t kTooMany[] = {0, 0, 0, 1, 0, 0, 0, 0};
+         c.request.young = kTooMany;
+       }},
+      {"young[0]: must be 0 to node_pods (1) without the capacity (1), is -1",
+       [](Racks& c) {
+         static constexpr std::int32_t kNegative[] = {-1, 0, 0, 0, 0, 0, 0, 0};
+         c.request.young = kNegative;
+       }},
+      {"objective: young must be 0 to 1, is 1.5",
+       [](Racks& c) {
+         c.request.objective = default_objective(2);
+         c.request.objective->young = 1.5;
+       }},
+      {"objective: power 1 must be 1 to 16, is 0",
+       [](Racks& c) {
+         c.request.objective = default_objective(2);
+         c.request.objective->power[1] = 0;
+       }},
+      {"objective: must have 3 weights of span, of hole and powers, has 0, 0 and 0",
        [](Racks& c) { c.request.objective = Objective{}; }},
       {"objective: weight 1 is negative or no number",
        [](Racks& c) {
@@ -230,15 +255,36 @@ TEST(Place, an_empty_cluster_and_an_excluded_stranger_are_normal) {
   EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r00:1");
 }
 
-TEST(Place, default_weights_fall_outermost_first_at_every_depth) {
+TEST(Place, default_weights_are_as_documented_at_every_depth) {
   for (int levels = 0; levels <= kMostLevels; ++levels) {
     const Objective objective = default_objective(levels);
     ASSERT_TRUE(Prices::make(objective, levels, kMostPodsOfANode).ok()) << levels;
-    for (int level = 0; level < levels; ++level) {
-      EXPECT_GE(objective.span[static_cast<std::size_t>(level)],
-                10 * objective.span[static_cast<std::size_t>(level) + 1]);
-    }
+    const auto span = [&](int up) { return objective.span[static_cast<std::size_t>(levels - up)]; };
+    EXPECT_EQ(span(0), 1);
+    for (int up = 1; up <= std::min(levels, 2); ++up) EXPECT_EQ(span(up), up == 1 ? 100 : 50);
+    for (int up = 3; up <= levels; ++up) EXPECT_GE(span(up), 10 * span(up - 1)) << up;
   }
+}
+
+TEST(Place, of_equal_holes_the_one_beside_older_pods_is_broken) {
+  Racks cluster({4, 4});
+  for (const char* node : {"r00-n00", "r00-n01", "r01-n00", "r01-n01"}) cluster.fill(node);
+  std::vector<std::int32_t> young(cluster.capacity.size(), 0);
+  cluster.request.young = young;
+  cluster.request.pods = 2;
+  EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r00:2");
+  for (const char* node : {"r00-n00", "r00-n01"}) young[static_cast<std::size_t>(cluster.node(node))] = 1;
+  EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r01:2");
+  // A larger hole is worth more than the youth of a rack.
+  cluster.capacity[static_cast<std::size_t>(cluster.node("r01-n00"))] = 1;
+  EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r00:2");
+}
+
+TEST(Place, what_no_block_holds_takes_few_racks_before_few_blocks) {
+  // Whole racks of three blocks, or six racks of two blocks.
+  Racks cluster({4, 1, 1, 1, 4, 1, 1, 1, 4, 1, 1, 1});
+  cluster.request.pods = 12;
+  EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r00:4 r04:4 r08:4");
 }
 
 }  // namespace

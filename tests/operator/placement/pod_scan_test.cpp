@@ -142,7 +142,7 @@ TEST(PodScan, keeps_who_the_pod_is_and_where_it_lies) {
       "deletionTimestamp":"2026-11-24T12:00:00Z","labels":{"lockstep.dev/job-uid":"11111111-1111-1111-1111-111111111111",
       "lockstep.dev/slot":"12"},"annotations":{"lockstep.dev/node":"other"}},
       "spec":{"nodeName":"gpu-7","priority":1000,"containers":[{"ports":[{"containerPort":80,"hostPort":80}]}]},
-      "status":{"phase":"Running"}})");
+      "status":{"phase":"Running","startTime":"2026-11-20T12:34:56Z"}})");
   EXPECT_EQ(pod.name_space, "ml");
   EXPECT_EQ(pod.name, "j-1");
   EXPECT_EQ(pod.uid, Uid::of("01234567-89ab-cdef-fedc-ba9876543210"));
@@ -150,6 +150,7 @@ TEST(PodScan, keeps_who_the_pod_is_and_where_it_lies) {
   EXPECT_EQ(pod.slot, 12);
   EXPECT_EQ(pod.node, "gpu-7");
   EXPECT_EQ(pod.priority, 1000);
+  EXPECT_EQ(pod.started, 1'795'178'096u);
   EXPECT_EQ(pod.flags, kBound | kTerminating | kHostPorts);
   EXPECT_FALSE(pod.terminal);
 }
@@ -207,6 +208,15 @@ TEST(Uid, of_a_uuid_is_its_bits_and_of_another_text_a_hash) {
   EXPECT_NE(Uid::of("a"), Uid::of("b"));
   EXPECT_EQ(Uid::of("d1a86bd8ba2ae29ac6a4f6a1a9bb9a9a"), Uid::of("d1a86bd8ba2ae29ac6a4f6a1a9bb9a9a"));
   EXPECT_FALSE(Uid::of("").is_zero());
+}
+
+TEST(PodScan, a_start_that_cannot_be_read_is_none) {
+  for (const char* time : {"", "soon", "2026-11-20", "1969-12-31T23:59:59Z", "2150-01-01T00:00:00Z"}) {
+    EXPECT_EQ(scanned_pod(fmt::format(R"({{"metadata":{{"uid":"u"}},"status":{{"startTime":"{}"}}}})", time)).started,
+              0u)
+        << time;
+  }
+  EXPECT_EQ(scanned_pod(R"({"metadata":{"uid":"u"},"status":{"startTime":7}})").started, 0u);
 }
 
 }  // namespace
