@@ -20,6 +20,9 @@ std::string format_seconds(WallTime time) {
                      seconds / 60 % 60, seconds % 60);
 }
 
+// What a WallTime can hold in nanoseconds, whatever the offset.
+constexpr int kFirstYear = 1678, kLastYear = 2261;
+
 // Reads exactly `width` digits at `at`; -1 if they are missing.
 int digits(std::string_view text, size_t at, size_t width) {
   if (at + width > text.size()) return -1;
@@ -57,7 +60,7 @@ Result<WallTime> parse_timestamp(std::string_view text) {
   }
   const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
                                          std::chrono::day(static_cast<unsigned>(day))};
-  if (!date.ok()) return bad;
+  if (!date.ok() || year < kFirstYear || year > kLastYear) return bad;
   size_t at = 19;
   std::int64_t nanos = 0;
   if (text[at] == '.') {

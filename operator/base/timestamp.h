@@ -13,7 +13,8 @@ namespace lockstep {
 std::string format_timestamp(WallTime time);
 // "2026-11-20T12:34:56.123456Z": exactly six digits, anything else is refused by the API server.
 std::string format_micro_timestamp(WallTime time);
-// Reads both forms and any fraction of up to nine digits, with Z or a numeric offset. kInvalid otherwise.
+// Reads both forms and any fraction of up to nine digits, with Z or a numeric offset, of the years 1678 to 2261.
+// kInvalid otherwise.
 Result<WallTime> parse_timestamp(std::string_view text);
 
 }  // namespace lockstep

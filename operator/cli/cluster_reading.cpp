@@ -224,7 +224,7 @@ Result<ClusterReading> read_cluster(kube::Api& api, const ProfileChoice& choice,
     reading.cluster->put_pod(*pod);
   }));
   reading.cluster->end_pods();
-  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const auto now = std::chrono::floor<std::chrono::seconds>(SystemClock::instance().wall_now());
   reading.cluster->pass_time(now.time_since_epoch().count());
   bad_pods.tell("pods", reading.notes);
   if (const Status read = read_jobs(api, reading); !read) {

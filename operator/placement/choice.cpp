@@ -45,7 +45,7 @@ class Collector {
     }
     if (subtree.largest[static_cast<std::size_t>(level_)] < pods_) return;
     if (kMutation != Mutation::kHolesBelowAlone) {
-      above += view_.subtrees().prices().of(subtree.level, subtree.nodes, subtree.hole, pods_, subtree.covered);
+      above += view_.subtrees().prices().of(subtree.level, subtree.size, subtree.hole, pods_, subtree.covered);
     }
     for (const DomainId child : tree_.children(domain)) visit(child, above);
     for (const NodeId node : tree_.nodes(domain)) {
@@ -138,7 +138,7 @@ Choice choose(View& view, const std::vector<Candidate>& all, int level, int pods
 Cost cost_of(View& view, const NodePods& nodes) {
   const Prices& prices = view.subtrees().prices();
   const auto cost = [&](const Subtree& subtree, std::int64_t taken) {
-    return prices.of(subtree.level, subtree.nodes, subtree.hole, taken, subtree.covered);
+    return prices.of(subtree.level, subtree.size, subtree.hole, taken, subtree.covered);
   };
   Cost sum = 0;
   std::map<DomainId, std::int64_t> taken;

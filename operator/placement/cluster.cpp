@@ -224,26 +224,26 @@ Status Cluster::answerable(const KnownShape& shape) const {
   return {};
 }
 
-NodeFit Cluster::fit_of(const KnownShape& shape, NodeId id) const {
-  NodeFit found{room(shape, id, false), 0};
-  if (nodes_[index(id)].young_pods == 0) return found;
-  Node without_young = nodes_[index(id)];
-  each_pod(id, [&](const PodRecord& pod) {
-    if (is_young(pod)) count_on(without_young, pod, -1);
-  });
-  found.young = std::max(0, room(shape, id, without_young, false) - found.fit);
+Room Cluster::room_of(const KnownShape& shape, NodeId id) const {
+  Room found{room(shape, id, false), 0, room(shape, id, true)};
+  const Node& node = nodes_[index(id)];
+  if (node.young_pods == 0 || found.capacity == found.whole) return found;
+  Node without_young = node;
+  for (std::size_t i = 0; i < node.young.size(); ++i) without_young.used[i] -= node.young[i];
+  without_young.port_pods -= node.young_port_pods;
+  found.young = room(shape, id, without_young, false) - found.capacity;
   return found;
 }
 
-Result<Fits> Cluster::fits(ShapeId id) {
+Result<Rooms> Cluster::rooms(ShapeId id) {
   const KnownShape& shape = shapes_[index(id)];
   LOCKSTEP_CHECK_OK(answerable(shape));
-  return tables_.of(id, tree_.node_limit(), [&](NodeId node) { return fit_of(shape, node); });
+  return tables_.of(id, tree_.node_limit(), [&](NodeId node) { return room_of(shape, node); });
 }
 
 Result<std::span<const std::int32_t>> Cluster::fit(ShapeId id) {
-  LOCKSTEP_TRY(const Fits found, fits(id));
-  return found.fit;
+  LOCKSTEP_TRY(const Rooms all, rooms(id));
+  return all.capacity;
 }
 
 Result<std::vector<std::int32_t>> Cluster::fit_empty(ShapeId id) const {

@@ -7,8 +7,8 @@
 // Gated pods and reservations may take more than a node has: their places can still be given up. A pod that can be
 // bound cannot. open() keeps those within what the node has, also while the watch has not shown what was opened.
 //
-// Pure and not thread-safe: its owner has the lock. An event costs O(resources of the pod), a note per changed node,
-// and nothing per shape.
+// Pure and not thread-safe: its owner has the lock. An event costs O(resources of the pod + log nodes), a note per
+// changed node, and nothing per shape.
 #pragma once
 
 #include <cstdint>
@@ -81,11 +81,11 @@ class Cluster {
   // take such pods. Valid until the next call of a member that is not const. kUnavailable, with the reason, before the
   // first lists and while wants_node_list() concerns this shape.
   Result<std::span<const std::int32_t>> fit(ShapeId shape);
-  // The same, and how many more would fit if the young pods were not there. Young is a pod that has not begun, or began
-  // less than kYoungSeconds before the time that pass_time() gave last. Nobody is while no time is known.
-  Result<Fits> fits(ShapeId shape);
-  // It is so late, in seconds since 1970. A time that was passed before has no effect. Amortised O(log nodes) for each
-  // pod, once in its life.
+  // The same with the youth of the pods. Young is a pod that has not begun, or began less than kYoungSeconds before the
+  // time that pass_time() gave last. No pod is before the first pass_time().
+  Result<Rooms> rooms(ShapeId shape);
+  // Sets the time, in seconds since 1970. A pod that ages costs O(log nodes + pods of its node), once in its life. A
+  // time before the last one costs O(nodes + pods).
   void pass_time(std::int64_t now);
   // The same if no pod were there.
   Result<std::vector<std::int32_t>> fit_empty(ShapeId shape) const;
@@ -121,7 +121,8 @@ class Cluster {
                   const std::string& resource_version);
 
   // Grows whenever the tree changes, or what nodes have, who may use them, what counts on them or what of it is young.
-  // While it stays, a decision stays too. A status of a pod or a heartbeat of a node changes nothing.
+  // While it stays, a decision stays too. A status of a pod changes nothing, unless it says that the pod began long
+  // ago. Nor does a heartbeat of a node.
   std::uint64_t changes() const { return tree_.version(kRoot) + tables_.touches(); }
 
   // Whether the node takes new pods.
@@ -155,12 +156,14 @@ class Cluster {
     RowId allocatable = kNone;
     std::int32_t node_class = kNone;
     PodIndex first_pod = kNone;
-    std::int32_t port_pods = 0;   // pods of jobs with host ports
-    std::int32_t young_pods = 0;  // how many of its pods are young
-    std::int64_t ages_at = 0;     // when the first of them is no longer; 0: in no time that is known
+    std::int32_t port_pods = 0;        // pods of jobs with host ports
+    std::int32_t young_pods = 0;       // how many of its pods are young
+    std::int32_t young_port_pods = 0;  // of these, with host ports
+    std::int64_t ages_at = 0;          // when the first of them is no longer; 0: none of them has begun
     NodeState state = NodeState::kNotReady;
-    std::uint16_t list = 0;      // the last list that held it
-    std::vector<__int128> used;  // beside the entries of `allocatable`
+    std::uint16_t list = 0;       // the last list that held it
+    std::vector<__int128> used;   // beside the entries of `allocatable`
+    std::vector<__int128> young;  // what its young pods take of it; empty: nothing
   };
   // A node that only pods name.
   struct Absent {
@@ -209,11 +212,15 @@ class Cluster {
   void count(const PodRecord& pod, int sign);
   bool is_young(const PodRecord& pod) const;
   void count_young(const PodRecord& pod, int sign);
+  static void forget_young(Node& node);
   void set_started(PodRecord& pod, std::uint32_t started);
-  // Looks at its young pods again at that time, or before.
+  // Looks at the node's young pods again at that time, or before.
   void age_at(NodeId node, std::int64_t time);
   void judge_ages(NodeId node);
   void count_on(Node& node, const PodRecord& pod, int sign) const;
+  // The same into other sums beside the entries of node.allocatable.
+  void add(const Node& node, const PodRecord& pod, int sign, std::vector<__int128>& sums,
+           std::int32_t& port_pods) const;
   void recount(NodeId node);
   void remove_uid(const Uid& uid);
   // Whether what the watch shows of this pod concerns the reservation of its name. A pod under open() may have had a
@@ -235,7 +242,7 @@ class Cluster {
   bool admits(const KnownShape& shape, NodeId node) const;
   std::int32_t room(const KnownShape& shape, NodeId id, bool as_empty) const;
   std::int32_t room(const KnownShape& shape, NodeId id, const Node& node, bool as_empty) const;
-  NodeFit fit_of(const KnownShape& shape, NodeId id) const;
+  Room room_of(const KnownShape& shape, NodeId id) const;
   Status answerable(const KnownShape& shape) const;
 
   Tree tree_;

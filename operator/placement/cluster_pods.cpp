@@ -103,14 +103,24 @@ void Cluster::count(const PodRecord& pod, int sign) {
 }
 
 void Cluster::count_on(Node& node, const PodRecord& pod, int sign) const {
+  add(node, pod, sign, node.used, node.port_pods);
+}
+
+void Cluster::add(const Node& node, const PodRecord& pod, int sign, std::vector<__int128>& sums,
+                  std::int32_t& port_pods) const {
   const auto& has = rows_.entries(node.allocatable);
   std::size_t i = 0;
   for (const auto& [resource, units] : rows_.entries(pod.requests)) {
     while (i < has.size() && has[i].resource < resource) ++i;
     if (i == has.size()) break;
-    if (has[i].resource == resource) node.used[i] += sign > 0 ? units : -units;
+    if (has[i].resource == resource) sums[i] += sign > 0 ? units : -units;
   }
-  if (pod.is(kHostPorts) && (pod.is(kReservation) || !pod.job.is_zero())) node.port_pods += sign;
+  if (pod.is(kHostPorts) && (pod.is(kReservation) || !pod.job.is_zero())) port_pods += sign;
+}
+
+void Cluster::forget_young(Node& node) {
+  node.young_pods = node.young_port_pods = 0;
+  node.young.clear();
 }
 
 bool Cluster::is_young(const PodRecord& pod) const {
@@ -119,7 +129,11 @@ bool Cluster::is_young(const PodRecord& pod) const {
 
 void Cluster::count_young(const PodRecord& pod, int sign) {
   if (pod.node < 0 || !is_young(pod)) return;
-  nodes_[index(pod.node)].young_pods += sign;
+  Node& node = nodes_[index(pod.node)];
+  node.young_pods += sign;
+  node.young.resize(node.used.size(), 0);
+  add(node, pod, sign, node.young, node.young_port_pods);
+  if (node.young_pods == 0) forget_young(node);
   if (sign > 0 && pod.started > 0) age_at(pod.node, pod.started + std::int64_t{kYoungSeconds});
 }
 
@@ -144,15 +158,15 @@ void Cluster::judge_ages(NodeId id) {
   Node& node = nodes_[index(id)];
   ages_at_.erase({node.ages_at, id});
   node.ages_at = 0;
-  const std::int32_t before = std::exchange(node.young_pods, 0);
+  const std::int32_t before = node.young_pods;
+  forget_young(node);
   each_pod(id, [&](const PodRecord& pod) { count_young(pod, 1); });
   if (node.young_pods != before) tables_.touch(id);
 }
 
 void Cluster::pass_time(std::int64_t now) {
-  if (now <= now_) return;
-  const bool is_first = std::exchange(now_, now) == 0;
-  if (is_first) {
+  const std::int64_t before = std::exchange(now_, now);
+  if (before == 0 || now < before) {
     for (NodeId node = 0; node < tree_.node_limit(); ++node) judge_ages(node);
   }
   while (!ages_at_.empty() && ages_at_.begin()->first <= now) judge_ages(ages_at_.begin()->second);
@@ -162,7 +176,11 @@ void Cluster::recount(NodeId id) {
   Node& node = nodes_[index(id)];
   node.used.assign(rows_.entries(node.allocatable).size(), 0);
   node.port_pods = 0;
-  for (PodIndex pod = node.first_pod; pod != kNone; pod = records_[index(pod)].next) count(records_[index(pod)], 1);
+  forget_young(node);
+  for (PodIndex pod = node.first_pod; pod != kNone; pod = records_[index(pod)].next) {
+    count(records_[index(pod)], 1);
+    count_young(records_[index(pod)], 1);
+  }
 }
 
 void Cluster::move_pods(PodIndex first, std::int32_t to) {

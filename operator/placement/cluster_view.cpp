@@ -8,22 +8,21 @@ namespace lockstep::placement {
 
 namespace {
 
-// The room for a gang of which no two pods are on one node.
-std::vector<std::int32_t> one_on_each(const Search& search, std::span<const std::int32_t> fits) {
-  std::vector<std::int32_t> one(fits.size());
-  std::transform(fits.begin(), fits.end(), one.begin(), [](std::int32_t pods) { return std::min(pods, 1); });
-  for (const auto& [node, pods] : search.survivors) one[static_cast<std::size_t>(node)] = 0;
+std::vector<std::int32_t> at_most_one(std::span<const std::int32_t> pods) {
+  std::vector<std::int32_t> one(pods.size());
+  std::transform(pods.begin(), pods.end(), one.begin(), [](std::int32_t count) { return std::min(count, 1); });
   return one;
 }
 
-// What of it does not exceed node_pods together with the capacity.
-std::vector<std::int32_t> limited(std::span<const std::int32_t> young, std::span<const std::int32_t> capacity,
-                                  std::int32_t node_pods) {
-  std::vector<std::int32_t> least(young.size());
-  for (std::size_t node = 0; node < young.size(); ++node) {
-    least[node] = std::clamp(young[node], 0, std::max(0, node_pods - capacity[node]));
-  }
-  return least;
+int largest(std::span<const std::int32_t> pods) {
+  return pods.empty() ? 1 : std::max(1, *std::max_element(pods.begin(), pods.end()));
+}
+
+// The room for a gang of which no two pods are on one node.
+std::vector<std::int32_t> one_on_each(const Search& search, std::span<const std::int32_t> capacity) {
+  std::vector<std::int32_t> one = at_most_one(capacity);
+  for (const auto& [node, pods] : search.survivors) one[static_cast<std::size_t>(node)] = 0;
+  return one;
 }
 
 }  // namespace
@@ -58,7 +57,7 @@ std::vector<std::int32_t> ClusterView::empty(ShapeId shape) const {
   return *std::move(room);
 }
 
-ClusterView::Known& ClusterView::known(ShapeId shape) {
+Tables& ClusterView::tables(ShapeId shape) {
   auto found = known_.find(shape);
   if (found == known_.end()) {
     if (known_.size() == kMostTables) {
@@ -67,41 +66,40 @@ ClusterView::Known& ClusterView::known(ShapeId shape) {
       }));
     }
     found = known_.try_emplace(shape).first;
-    const auto room = empty(shape);
-    for (const std::int32_t pods : room) found->second.node_pods = std::max(found->second.node_pods, pods);
   }
   found->second.asked = searches_;
-  return found->second;
+  return found->second.tables;
 }
 
 std::optional<Assignment> ClusterView::place(const Search& search) {
   ++searches_;
-  const auto known_fits = cluster_.fits(search.shape);
-  if (!known_fits) return std::nullopt;
-  const auto [room, young] = *known_fits;
-  if (search.spread) return spread_out(search, room);
+  const auto rooms = cluster_.rooms(search.shape);
+  if (!rooms) return std::nullopt;
+  if (search.spread) return spread_out(search, rooms->capacity);
   Request request;
   request.pods = search.pods;
   request.required = search.required;
   request.preferred = search.preferred;
-  request.capacity = room;
   request.survivors = search.survivors;
   request.exclude = search.closed;
   if (search.exclusive) {
-    const auto one = one_on_each(search, room), young_one = limited(young, one, 1);
+    const auto one = one_on_each(search, rooms->capacity), whole = at_most_one(rooms->whole);
+    std::vector<std::int32_t> young = at_most_one(rooms->young);
+    for (std::size_t node = 0; node < young.size(); ++node)
+      young[node] = std::min(young[node], whole[node] - one[node]);
     request.capacity = one;
-    request.young = young_one;
+    request.young = young;
+    request.whole = whole;
     request.node_pods = 1;
     auto placed = placement::place(tree(), request);
     if (auto* found = std::get_if<Assignment>(&placed)) return std::move(*found);
     return std::nullopt;
   }
-  Known& tables = known(search.shape);
-  for (const std::int32_t pods : room) tables.node_pods = std::max(tables.node_pods, pods);
-  request.node_pods = tables.node_pods;
-  const auto limited_young = limited(young, room, tables.node_pods);
-  request.young = limited_young;
-  auto placed = placement::place(tree(), tables.tables, request);
+  request.capacity = rooms->capacity;
+  request.young = rooms->young;
+  request.whole = rooms->whole;
+  request.node_pods = largest(rooms->whole);
+  auto placed = placement::place(tree(), tables(search.shape), request);
   if (auto* found = std::get_if<Assignment>(&placed)) return std::move(*found);
   return std::nullopt;
 }
@@ -120,26 +118,23 @@ std::optional<Assignment> ClusterView::spread_out(const Search& search, std::spa
 }
 
 std::optional<double> ClusterView::cost(ShapeId shape, const std::vector<std::pair<NodeId, int>>& nodes) {
-  const auto fits = cluster_.fits(shape);
-  if (!fits || nodes.empty()) return std::nullopt;
-  Known& tables = known(shape);
-  std::vector<std::int32_t> room(fits->fit.begin(), fits->fit.end()), others(fits->young.begin(), fits->young.end());
+  const auto rooms = cluster_.rooms(shape);
+  if (!rooms || nodes.empty()) return std::nullopt;
   ShrinkRequest request;
   request.keep = 0;
   request.current = nodes;
-  for (const std::int32_t pods : room) tables.node_pods = std::max(tables.node_pods, pods);
+  request.capacity = rooms->capacity;
+  request.young = rooms->young;
+  request.whole = rooms->whole;
+  const int node_pods = request.node_pods = largest(rooms->whole);
   for (const auto& [node, pods] : nodes) {
-    std::int32_t& free = room[static_cast<std::size_t>(node)];
-    free = std::clamp(free, 0, kMostFit - pods);
-    tables.node_pods = std::max(tables.node_pods, free + pods);
-    others[static_cast<std::size_t>(node)] -= pods;  // the gang itself is no part of a hole that it is in
+    const std::int32_t free = rooms->capacity[static_cast<std::size_t>(node)];
+    request.node_pods = std::max(request.node_pods, std::min(free + pods, kMostFit));
     request.keep += pods;
   }
-  request.capacity = room;
-  const auto young = limited(others, room, tables.node_pods);
-  request.young = young;
-  request.node_pods = tables.node_pods;
-  const auto placed = shrink(tree(), tables.tables, request);
+  // A node that has less than its pods take is priced with tables of its own: those that are kept stay as they are.
+  Tables apart;
+  const auto placed = shrink(tree(), request.node_pods == node_pods ? tables(shape) : apart, request);
   const auto* found = std::get_if<Assignment>(&placed);
   return found == nullptr ? std::nullopt : std::optional(found->score);
 }

@@ -68,12 +68,11 @@ class ClusterView {
  private:
   struct Known {
     Tables tables;
-    std::int32_t node_pods = 0;  // the largest capacity so far: prices stay what they are
     std::uint64_t asked = 0;
   };
   static constexpr std::size_t kMostTables = 32;
 
-  Known& known(ShapeId shape);
+  Tables& tables(ShapeId shape);
   std::optional<Assignment> spread_out(const Search& search, std::span<const std::int32_t> fits) const;
 
   Cluster& cluster_;

@@ -1,5 +1,5 @@
-// How many pods fit, and how many more would without the young pods, by node, for the shapes that were asked for last.
-// A change of a node costs one note in a journal; a table reads on in the journal when it is asked.
+// What nodes have for pods of the shapes that were asked for last. A change of a node costs one note in a journal; a
+// table reads on in the journal when it is asked.
 #pragma once
 
 #include <algorithm>
@@ -7,19 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "operator/placement/room.h"
 #include "operator/placement/tree.h"
 
 namespace lockstep::placement {
 
 using ShapeId = std::int32_t;  // what a pod asks of a node, as Cluster numbers it
-
-// Of one node, or of all by NodeId.
-struct NodeFit {
-  std::int32_t fit = 0, young = 0;
-};
-struct Fits {
-  std::span<const std::int32_t> fit, young;
-};
 
 class FitTables {
  public:
@@ -43,20 +36,21 @@ class FitTables {
   // How often touch() was called.
   std::uint64_t touches() const { return touches_; }
 
-  // The table of the shape, as `fit_of(node)` says, a NodeFit. Valid until the next call of a member.
-  template <typename FitOf>
-  Fits of(ShapeId shape, std::int32_t node_limit, FitOf&& fit_of) {
+  // The table of the shape, as `room_of(node)` says. Valid until the next call of a member.
+  template <typename RoomOf>
+  Rooms of(ShapeId shape, std::int32_t node_limit, RoomOf&& room_of) {
     Table& table = table_of(shape);
     const std::uint64_t end = start_ + journal_.size();
     const auto nodes = static_cast<std::size_t>(node_limit);
     const auto read = [&](NodeId node) {
-      const NodeFit found = fit_of(node);
-      table.fit[static_cast<std::size_t>(node)] = found.fit;
-      table.young[static_cast<std::size_t>(node)] = found.young;
+      const Room room = room_of(node);
+      const auto at = static_cast<std::size_t>(node);
+      table.capacity[at] = room.capacity;
+      table.young[at] = room.young;
+      table.whole[at] = room.whole;
     };
-    const bool afresh = table.read < start_ || table.fit.empty();
-    table.fit.resize(nodes, 0);
-    table.young.resize(nodes, 0);
+    const bool afresh = table.read < start_ || table.capacity.empty();
+    for (auto* numbers : {&table.capacity, &table.young, &table.whole}) numbers->resize(nodes, 0);
     if (afresh) {
       for (NodeId node = 0; node < node_limit; ++node) read(node);
     } else {
@@ -64,7 +58,7 @@ class FitTables {
     }
     table.read = end;
     newest_read_ = end;
-    return {table.fit, table.young};
+    return {table.capacity, table.young, table.whole};
   }
 
   void forget(ShapeId shape) {
@@ -76,7 +70,7 @@ class FitTables {
     ShapeId shape;
     std::uint64_t asked = 0;  // when, in calls
     std::uint64_t read = 0;   // up to here of the journal
-    std::vector<std::int32_t> fit, young;
+    std::vector<std::int32_t> capacity, young, whole;
   };
 
   Table& table_of(ShapeId shape) {
@@ -87,7 +81,7 @@ class FitTables {
                                  [](const Table& a, const Table& b) { return a.asked < b.asked; });
         tables_.erase(found);
       }
-      tables_.push_back({shape, 0, 0, {}, {}});
+      tables_.push_back({shape, 0, 0, {}, {}, {}});
       found = tables_.end() - 1;
     }
     found->asked = ++calls_;

@@ -70,7 +70,7 @@ Result<Prices> Prices::make(const Objective& objective, int levels, int node_pod
     bool free_of_charge = kMutation == (is_node ? Mutation::kFreeNodes : Mutation::kFreeDomains);
     prices.span_.push_back(free_of_charge ? 0 : std::round(objective.span[level] * prices.scale_));
     const double hole = kMutation == Mutation::kNoHoles ? 0 : objective.hole[level] * objective.lambda;
-    prices.hole_.push_back(hole * prices.scale_);
+    prices.hole_.push_back(hole * prices.scale_ / node_pods);
   }
   return prices;
 }

@@ -2,8 +2,10 @@
 //
 //   cost = Σ over domains and nodes d that the pods use:  (a survivor is in d ? 0 : span[level of d])
 //        + λ · Σ over domains and nodes d:                hole[level of d] · (Φ(hole_d − taken_d) − Φ(hole_d))
-//   Φ(c) = −(nodes of d) · (c / (nodes of d · node_pods))^power[level of d]
-//   hole_d = free_d + young · young_d                     young_d: places in d whose pods began lately
+//   Φ(c) = −(size_d / node_pods) · (c / size_d)^power[level of d]     size_d: pods that d holds without any other
+//   hole_d = free_d + young · young_d                                 young_d: places in d whose pods began lately
+//
+// Of a node, size_d is node_pods and young_d is 0.
 //
 // The second sum prefers small holes: −c² rewards a domain that stays whole more than two that stay half free. A high
 // power protects those alone that are nearly empty. Many pods end soon after they began. So a place that was taken
@@ -54,15 +56,15 @@ class Prices {
   // 1 .. kMostPodsOfANode, else kInvalid.
   static Result<Prices> make(const Objective& objective, int levels, int node_pods);
 
-  // What `taken` pods in a domain with `nodes` nodes and a hole of `hole` pods cost the domain itself. A covered domain
-  // has a survivor. `level` kClusterLevel costs nothing.
-  Cost of(int level, int nodes, double hole, std::int64_t taken, bool covered) const {
+  // What `taken` pods cost a domain of size `size` with a hole of `hole` ≤ size pods itself. A covered domain has a
+  // survivor. `level` kClusterLevel costs nothing.
+  Cost of(int level, std::int64_t size, double hole, std::int64_t taken, bool covered) const {
     if (level < 0 || taken == 0) return 0;
     const auto at = static_cast<std::size_t>(level);
-    const double empty = static_cast<double>(nodes) * node_pods_;  // what the domain holds without any pod
+    const auto whole = static_cast<double>(size);
     const double damage =
-        hole_[at] * nodes *
-        (raised(hole / empty, power_[at]) - raised((hole - static_cast<double>(taken)) / empty, power_[at]));
+        hole_[at] * whole *
+        (raised(hole / whole, power_[at]) - raised((hole - static_cast<double>(taken)) / whole, power_[at]));
     // Rounded as a whole: in a coefficient, the holes of large domains would vanish.
     return (covered ? 0 : span(level)) + static_cast<Cost>(static_cast<std::int64_t>(damage + 0.5));
   }
@@ -89,7 +91,7 @@ class Prices {
   }
 
   std::vector<Cost> span_;    // by level; the node is the last
-  std::vector<double> hole_;  // λ · hole · scale
+  std::vector<double> hole_;  // λ · hole · scale / node_pods
   std::vector<int> power_;
   double young_ = 0;
   int node_pods_ = 1;

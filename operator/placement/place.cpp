@@ -55,12 +55,12 @@ int node_pods_of(int asked, std::span<const std::int32_t> capacity) {
 }
 
 // Brings the tables up to date; why not, or "".
-std::string prepare(const Tree& tree, Tables& tables, std::span<const std::int32_t> capacity,
-                    std::span<const std::int32_t> young, int node_pods, const std::optional<Objective>& objective) {
+std::string prepare(const Tree& tree, Tables& tables, const Rooms& rooms, int node_pods,
+                    const std::optional<Objective>& objective) {
   const auto prices = Prices::make(objective ? *objective : default_objective(tree.levels()), tree.levels(),
-                                   node_pods_of(node_pods, capacity));
+                                   node_pods_of(node_pods, rooms.capacity));
   if (!prices) return prices.error().message;
-  const Status followed = tables.follow(tree, capacity, young, *prices);
+  const Status followed = tables.follow(tree, rooms, *prices);
   return followed ? "" : followed.error().message;
 }
 
@@ -169,7 +169,8 @@ Placement place(const Tree& tree, Tables& tables, const Request& request) {
   std::string fault = fault_of(tree, "pods", request.pods, request.required, request.preferred);
   if (fault.empty()) fault = fault_of(tree, "survivors", request.survivors);
   if (fault.empty())
-    fault = prepare(tree, tables, request.capacity, request.young, request.node_pods, request.objective);
+    fault =
+        prepare(tree, tables, {request.capacity, request.young, request.whole}, request.node_pods, request.objective);
   if (!fault.empty()) return invalid(std::move(fault));
   View view(tree, tables, false);
   std::map<NodeId, bool> covered;  // of the nodes that differ from the tables
@@ -214,7 +215,7 @@ Placement shrink(const Tree& tree, Tables& tables, const ShrinkRequest& request)
       node_pods = static_cast<int>(std::clamp<std::int64_t>(free + pods, node_pods, kMostPodsOfANode));
     }
   }
-  fault = prepare(tree, tables, request.capacity, request.young, node_pods, request.objective);
+  fault = prepare(tree, tables, {request.capacity, request.young, request.whole}, node_pods, request.objective);
   if (!fault.empty()) return invalid(std::move(fault));
   View view(tree, tables, true);
   for (const auto& [node, pods] : current) {

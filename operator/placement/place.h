@@ -9,9 +9,9 @@
 // Both sums of the cost are additive over the tree, so that a dynamic programme finds the minimum:
 //   f(v, j) = min over the splits of j among v's children of Σ f(child, share) + own cost of v with j pods
 // This is the tree knapsack: (min,+)-convolutions of tables, truncated at min(capacity, pods), O(nodes · pods) in all
-// (Cygan's and Johnson and Niemi's tree knapsack bound). The term −c²/size is the convex hole term of the benchmark in
-// tests/bench/placement; greedy best fit and the "sum of squares" rule of online bin packing (Csirik, Johnson et al.)
-// are its relatives.
+// (Cygan's and Johnson and Niemi's tree knapsack bound). The holes of objective.h are the convex term of the benchmark
+// in tests/bench/placement; greedy best fit and the "sum of squares" rule of online bin packing (Csirik, Johnson et
+// al.) are its relatives.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +39,8 @@ struct Request {
 
   std::span<const std::int32_t> capacity;  // pods of this shape that still fit, by NodeId
   int node_pods = 0;  // pods of this shape that an empty node holds, no capacity is above; 0: the largest capacity
-  // By NodeId, or empty: how many more would fit without the pods that began lately. With the capacity, no more than
-  // node_pods.
-  std::span<const std::int32_t> young;
+  // By NodeId, or empty, as Rooms has them. `node_pods` must be given with them.
+  std::span<const std::int32_t> young, whole;
 
   std::vector<std::pair<NodeId, int>> survivors;  // pods of the gang that run, by node; capacity does without them
   std::vector<NodeId> exclude;                    // nodes to count as full; those that are gone are ignored
@@ -90,7 +89,7 @@ struct ShrinkRequest {
   std::vector<std::pair<NodeId, int>> current;  // the gang's pods, by node
   std::optional<int> required, preferred;       // as in Request
   std::span<const std::int32_t> capacity;       // as in Request: without what leaves
-  std::span<const std::int32_t> young;          // as in Request; what leaves is no part of it
+  std::span<const std::int32_t> young, whole;   // as in Request, for the tables; young pods do not count here
   int node_pods = 0;                            // as in Request, and no capacity with the current pods is above
   std::optional<Objective> objective;
   std::int64_t budget = kDefaultBudget;

@@ -9,14 +9,14 @@ namespace lockstep::placement {
 namespace {
 
 using Outcome = Verdict::Outcome;
-using Rooms = std::vector<std::int32_t>;  // by NodeId
+using RoomByNode = std::vector<std::int32_t>;  // by NodeId
 
 std::size_t number(std::int32_t id) {
   return static_cast<std::size_t>(id);
 }
 
 // The decision for rooms that already respect `exclusive` and closed nodes.
-Placement decision(const Tree& tree, const Search& search, const Rooms& rooms, int node_pods) {
+Placement decision(const Tree& tree, const Search& search, const RoomByNode& rooms, int node_pods) {
   Request request;
   request.node_pods = search.exclusive ? 0 : node_pods;
   request.pods = search.pods;
@@ -27,8 +27,9 @@ Placement decision(const Tree& tree, const Search& search, const Rooms& rooms, i
   return place(tree, request);
 }
 
-Rooms rooms_without(const Cluster& cluster, const Search& search, const std::function<bool(const PodRecord&)>& gone) {
-  Rooms rooms(number(cluster.tree().node_limit()));
+RoomByNode rooms_without(const Cluster& cluster, const Search& search,
+                         const std::function<bool(const PodRecord&)>& gone) {
+  RoomByNode rooms(number(cluster.tree().node_limit()));
   for (NodeId node = 0; node < cluster.tree().node_limit(); ++node) {
     if (cluster.tree().node_in_use(node)) rooms[number(node)] = room_without(cluster, search, node, gone);
   }
@@ -114,7 +115,7 @@ bool count_shortages(const Cluster& cluster, const Search& search, NodeId node, 
 }
 
 // Judges each node by itself.
-void judge_nodes(const Cluster& cluster, const Search& search, const Rooms& rooms, Verdict& verdict) {
+void judge_nodes(const Cluster& cluster, const Search& search, const RoomByNode& rooms, Verdict& verdict) {
   std::map<std::pair<Bar, std::string>, int> barred;
   std::map<std::string, Shortage> shortages;
   for (NodeId node = 0; node < cluster.tree().node_limit(); ++node) {
@@ -136,7 +137,7 @@ void judge_nodes(const Cluster& cluster, const Search& search, const Rooms& room
 }
 
 // The terminating pods on nodes that take more once they are gone.
-int terminating_in_the_way(const Cluster& cluster, const Assignment& assignment, const Rooms& rooms) {
+int terminating_in_the_way(const Cluster& cluster, const Assignment& assignment, const RoomByNode& rooms) {
   int pods = 0;
   for (const auto& [node, assigned] : assignment.nodes) {
     if (rooms[number(node)] >= assigned) continue;
@@ -152,7 +153,7 @@ const Hole* required_hole(const Verdict& verdict, const std::vector<Hole>& holes
 }
 
 // The holes, whether or not the pods fit: those of a refusal of more pods than there are rooms.
-std::vector<Hole> holes_of(const Tree& tree, Search search, const Rooms& rooms, int node_pods) {
+std::vector<Hole> holes_of(const Tree& tree, Search search, const RoomByNode& rooms, int node_pods) {
   search.pods = kMostPods;
   Placement placement = decision(tree, search, rooms, node_pods);
   if (auto* refusal = std::get_if<Refusal>(&placement)) return std::move(refusal->largest);
@@ -170,7 +171,7 @@ Verdict explain_refusal(Cluster& cluster, const Search& search, const Uid& self,
     verdict.sentence = known.error().message;
     return verdict;
   }
-  const Rooms rooms = rooms_without(cluster, search, nothing);
+  const RoomByNode rooms = rooms_without(cluster, search, nothing);
   const int node_pods = most_on_a_node(cluster, search.shape);
   Placement now = decision(tree, search, rooms, node_pods);
   if (auto* assignment = std::get_if<Assignment>(&now)) {
@@ -191,7 +192,7 @@ Verdict explain_refusal(Cluster& cluster, const Search& search, const Uid& self,
   }
   const bool apart = refusal.reason == Refusal::Reason::kSurvivorsApart;
   judge_nodes(cluster, search, rooms, verdict);
-  const Rooms empty = rooms_without(
+  const RoomByNode empty = rooms_without(
       cluster, search, [&](const PodRecord& pod) { return self.is_zero() || pod.job != self || pod.is(kTerminating); });
   Placement ever = decision(tree, search, empty, node_pods);
   verdict.largest = refusal.largest;
@@ -220,7 +221,7 @@ Verdict explain_refusal(Cluster& cluster, const Search& search, const Uid& self,
     verdict.fits_shared = fits(decision(tree, shared, rooms_without(cluster, shared, nothing), node_pods));
   }
   if (verdict.outcome == Outcome::kNoRoom) {
-    const Rooms soon = rooms_without(cluster, search, [](const PodRecord& pod) { return pod.is(kTerminating); });
+    const RoomByNode soon = rooms_without(cluster, search, [](const PodRecord& pod) { return pod.is(kTerminating); });
     const Placement later = decision(tree, search, soon, node_pods);
     if (const auto* assignment = std::get_if<Assignment>(&later)) {
       verdict.terminating = terminating_in_the_way(cluster, *assignment, rooms);

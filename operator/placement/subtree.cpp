@@ -57,7 +57,7 @@ std::vector<Cost> min_plus(std::span<const Cost> first, std::span<const Cost> se
 }
 
 std::size_t Subtrees::Hash::operator()(const Key& key) const {
-  std::size_t hash = mixed(static_cast<std::size_t>(key.level), static_cast<std::uint64_t>(key.nodes));
+  std::size_t hash = mixed(static_cast<std::size_t>(key.level), static_cast<std::uint64_t>(key.whole));
   hash = mixed(mixed(hash, static_cast<std::uint64_t>(key.pods)), static_cast<std::uint64_t>(key.free));
   hash = mixed(mixed(hash, static_cast<std::uint64_t>(key.young)), key.covered ? 1 : 0);
   for (const auto& [serial, count] : key.groups) hash = mixed(mixed(hash, serial), static_cast<std::uint64_t>(count));
@@ -81,18 +81,20 @@ SubtreePtr Subtrees::node(std::int64_t pods, std::int64_t free, bool covered) {
   Subtree made;
   made.level = levels_;
   made.pods = pods;
+  made.whole = prices_.node_pods();
+  made.size = std::max(made.whole, free);
   made.free = free;
   made.hole = prices_.hole(free, 0);
   made.covered = covered;
   made.largest[static_cast<std::size_t>(levels_)] = pods;
   made.rate = rate_of(made);
-  return known({levels_, 1, pods, free, 0, covered, {}}, std::move(made));
+  return known({levels_, made.whole, pods, free, 0, covered, {}}, std::move(made));
 }
 
-SubtreePtr Subtrees::domain(int level, int nodes, std::int64_t free, std::int64_t young, bool covered,
+SubtreePtr Subtrees::domain(int level, std::int64_t whole, std::int64_t free, std::int64_t young, bool covered,
                             std::vector<Group> groups) {
   std::erase_if(groups, [](const Group& group) { return group.subtree->pods == 0; });
-  Key key{level, nodes, 0, free, young, covered, {}};
+  Key key{level, whole, 0, free, young, covered, {}};
   Subtree made;
   for (const Group& group : groups) {
     key.pods += group.subtree->pods * group.count;
@@ -103,7 +105,8 @@ SubtreePtr Subtrees::domain(int level, int nodes, std::int64_t free, std::int64_
   }
   std::sort(key.groups.begin(), key.groups.end());
   made.level = level;
-  made.nodes = nodes;
+  made.whole = whole;
+  made.size = std::max({whole, free + young, std::int64_t{1}});
   made.pods = key.pods;
   made.free = free;
   made.young = young;
@@ -201,8 +204,9 @@ Cost Subtrees::at_least(const Subtree& subtree, int n) const {
   const double by_number = span * static_cast<double>(fewest) + filled_by_rate(without_span, n);
   const double below = std::max(filled_by_rate(whole, n), by_number);
   if (kMutation == Mutation::kBoundTooHigh) return own(subtree, n) + 2 * below;
-  // Each domain's cost is rounded by less than one unit, and so is its part of a rate; n pods use n domains of a level
-  // at most. A bound that exceeds the cost by its roundings would drop the optimum.
+  // Each domain's cost is rounded by half a unit, and its part of a rate as well; a power of a large domain adds a
+  // little. n pods use n domains of a level at most. A bound that exceeds the cost by its roundings would drop the
+  // optimum.
   const double roundings = 2.0 * n * (levels_ + 1);
   return own(subtree, n) + std::max(0.0, std::floor(below * (1 - 1e-12) - roundings));
 }

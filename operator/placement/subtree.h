@@ -1,7 +1,8 @@
 // Subtrees of the topology as the dynamic programme sees them: equal subtrees are one object with one table of costs.
 //
-// A cluster of 6,400 racks of 16 whole-node slots has 17 different racks, so that most tables are computed once. The
-// idea is hash-consing: a subtree is identified by what its cost depends on, and its children are such subtrees.
+// A cluster of 6,400 racks of 16 whole-node slots has 17 different racks, or 153 where the pods of some began lately.
+// So most tables are computed once. The idea is hash-consing: a subtree is identified by what its cost depends on, and
+// its children are such subtrees.
 #pragma once
 
 #include <array>
@@ -29,9 +30,10 @@ struct Group {
 // What a subtree's costs depend on. Names and ids are no part of it.
 struct Subtree {
   int level = 0;              // that of its root; a node's is the number of levels
-  int nodes = 1;              // how many nodes it has, those without room included
+  std::int64_t whole = 0;     // how many pods its nodes hold where no pod is
+  std::int64_t size = 1;      // the same, but no less than its hole and 1
   std::int64_t pods = 0;      // how many pods may be placed in it
-  std::int64_t free = 0;      // the room of which they take; `pods` unless who stays is chosen (shrink())
+  std::int64_t free = 0;      // its free room; `pods` unless who stays is chosen (shrink())
   std::int64_t young = 0;     // how many more would fit without the pods that began lately; 0 of a node
   double hole = 0;            // Prices::hole() of both
   bool covered = false;       // a survivor is in it
@@ -58,7 +60,7 @@ class Subtrees {
   // A node with room for `pods` pods.
   SubtreePtr node(std::int64_t pods, std::int64_t free, bool covered);
   // A domain of these children. Those without room are left out, equal ones are in one group, in any order.
-  SubtreePtr domain(int level, int nodes, std::int64_t free, std::int64_t young, bool covered,
+  SubtreePtr domain(int level, std::int64_t whole, std::int64_t free, std::int64_t young, bool covered,
                     std::vector<Group> groups);
 
   // Costs of 0 .. min(n, subtree.pods) pods; the span may be longer. Valid until it is asked for more pods.
@@ -86,7 +88,8 @@ class Subtrees {
 
  private:
   struct Key {
-    int level = 0, nodes = 0;
+    int level = 0;
+    std::int64_t whole = 0;
     std::int64_t pods = 0, free = 0, young = 0;
     bool covered = false;
     std::vector<std::pair<std::uint64_t, int>> groups;  // serial and count, by serial
@@ -98,7 +101,7 @@ class Subtrees {
   };
 
   Cost own(const Subtree& subtree, std::int64_t taken) const {
-    return prices_.of(subtree.level, subtree.nodes, subtree.hole, taken, subtree.covered);
+    return prices_.of(subtree.level, subtree.size, subtree.hole, taken, subtree.covered);
   }
   double rate_of(const Subtree& subtree) const;
   SubtreePtr known(Key key, Subtree made);

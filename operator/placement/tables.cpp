@@ -26,22 +26,25 @@ std::vector<Group> grouped(std::span<const SubtreePtr> children) {
   return groups;
 }
 
-Status Tables::follow(const Tree& tree, std::span<const std::int32_t> capacity, std::span<const std::int32_t> young,
-                      const Prices& prices) {
+Status Tables::follow(const Tree& tree, const Rooms& rooms, const Prices& prices) {
   const std::size_t nodes = index(tree.node_limit());
-  if (capacity.size() < nodes || (!young.empty() && young.size() < nodes)) {
-    const bool is_capacity = capacity.size() < nodes;
+  const auto too_short = [&](const char* what, std::span<const std::int32_t> numbers) {
     return fail(ErrorCode::kInvalid,
-                fmt::format("{}: has {} entries, the cluster has node ids below {}", is_capacity ? "capacity" : "young",
-                            is_capacity ? capacity.size() : young.size(), nodes));
-  }
+                fmt::format("{}: has {} entries, the cluster has node ids below {}", what, numbers.size(), nodes));
+  };
+  if (rooms.capacity.size() < nodes) return too_short("capacity", rooms.capacity);
+  if (!rooms.young.empty() && rooms.young.size() < nodes) return too_short("young", rooms.young);
+  if (!rooms.whole.empty() && rooms.whole.size() < nodes) return too_short("whole", rooms.whole);
   if (nodes > kMostNodes) {
     return fail(ErrorCode::kInvalid,
                 fmt::format("the cluster has {} nodes, at most {} are supported", nodes, kMostNodes));
   }
   const bool afresh = !subtrees_ || subtrees_->prices() != prices;
-  const auto given = [&](std::size_t node) { return Room{capacity[node], young.empty() ? 0 : young[node]}; };
-  const int most = prices.node_pods();
+  const std::int32_t most = prices.node_pods();
+  const auto given = [&](std::size_t node) {
+    return Room{rooms.capacity[node], rooms.young.empty() ? 0 : rooms.young[node],
+                rooms.whole.empty() ? most : rooms.whole[node]};
+  };
   for (std::size_t node = 0; node < nodes; ++node) {
     const Room room = given(node);
     if (!afresh && node < rooms_.size() && rooms_[node] == room) continue;
@@ -49,10 +52,14 @@ Status Tables::follow(const Tree& tree, std::span<const std::int32_t> capacity, 
       return fail(ErrorCode::kInvalid,
                   fmt::format("capacity[{}]: must be 0 to node_pods ({}), is {}", node, most, room.capacity));
     }
-    if (room.young < 0 || room.young > most - room.capacity) {
+    if (room.whole < room.capacity || room.whole > most) {
+      return fail(ErrorCode::kInvalid, fmt::format("whole[{}]: must be the capacity ({}) to node_pods ({}), is {}",
+                                                   node, room.capacity, most, room.whole));
+    }
+    if (room.young < 0 || room.young > room.whole - room.capacity) {
       return fail(ErrorCode::kInvalid,
-                  fmt::format("young[{}]: must be 0 to node_pods ({}) without the capacity ({}), is {}", node, most,
-                              room.capacity, room.young));
+                  fmt::format("young[{}]: must be 0 to {}, which is not free when the node is empty, is {}", node,
+                              room.whole - room.capacity, room.young));
     }
   }
   if (afresh) {
@@ -65,17 +72,15 @@ Status Tables::follow(const Tree& tree, std::span<const std::int32_t> capacity, 
   }
   if (rooms_.size() < nodes) rooms_.resize(nodes);
   for (std::size_t node = 0; node < nodes; ++node) {
-    if (const Room room = given(node); rooms_[node] != room) {
-      set(tree, static_cast<NodeId>(node), room.capacity, room.young);
-    }
+    if (const Room room = given(node); rooms_[node] != room) set(tree, static_cast<NodeId>(node), room);
   }
   entries_.resize(std::max(entries_.size(), index(tree.domain_limit())));
   return {};
 }
 
-void Tables::set(const Tree& tree, NodeId node, std::int32_t capacity, std::int32_t young) {
+void Tables::set(const Tree& tree, NodeId node, const Room& room) {
   if (index(node) >= rooms_.size()) rooms_.resize(index(node) + 1);
-  rooms_[index(node)] = {capacity, young};
+  rooms_[index(node)] = room;
   // A node that is gone takes its domain's version with it.
   if (!tree.node_in_use(node)) return;
   for (DomainId at = tree.domain_of(node); at != kNone; at = tree.parent(at)) {
@@ -86,7 +91,7 @@ void Tables::set(const Tree& tree, NodeId node, std::int32_t capacity, std::int3
   }
 }
 
-Tables::Room Tables::room(NodeId node) const {
+Room Tables::room(NodeId node) const {
   return index(node) < rooms_.size() ? rooms_[index(node)] : Room{};
 }
 
@@ -95,13 +100,14 @@ const SubtreePtr& Tables::of(const Tree& tree, DomainId domain) {
   if (const Entry& entry = entries_[index(domain)]; entry.subtree && entry.version == tree.version(domain)) {
     return entry.subtree;
   }
-  std::int64_t free = 0, young = 0;
+  std::int64_t free = 0;
+  Sums sums;
   std::vector<Group> groups =
-      tree.innermost(domain) ? groups_of_nodes(tree, domain, young) : groups_of_domains(tree, domain, young);
+      tree.innermost(domain) ? groups_of_nodes(tree, domain, sums) : groups_of_domains(tree, domain, sums);
   for (const Group& group : groups) free += group.subtree->free * group.count;
   Entry& entry = entries_[index(domain)];
   entry.version = tree.version(domain);
-  entry.subtree = subtrees_->domain(tree.level(domain), tree.node_count(domain), free, young, false, std::move(groups));
+  entry.subtree = subtrees_->domain(tree.level(domain), sums.whole, free, sums.young, false, std::move(groups));
   return entry.subtree;
 }
 
@@ -115,12 +121,13 @@ const SubtreePtr& Tables::leaf(std::int32_t capacity) {
   return leaf;
 }
 
-std::vector<Group> Tables::groups_of_nodes(const Tree& tree, DomainId domain, std::int64_t& young) {
+std::vector<Group> Tables::groups_of_nodes(const Tree& tree, DomainId domain, Sums& sums) {
   // Counted by capacity and not grouped(): a flat cluster has all its nodes here.
   std::vector<Group> groups;
   for (const NodeId node : tree.nodes(domain)) {
-    const auto [capacity, lately] = room(node);
-    young += lately;
+    const auto [capacity, young, whole] = room(node);
+    sums.young += young;
+    sums.whole += whole;
     if (capacity > 0 && counts_[index(capacity)]++ == 0) groups.push_back({leaf(capacity), 0});
   }
   for (Group& group : groups) {
@@ -131,12 +138,13 @@ std::vector<Group> Tables::groups_of_nodes(const Tree& tree, DomainId domain, st
   return groups;
 }
 
-std::vector<Group> Tables::groups_of_domains(const Tree& tree, DomainId domain, std::int64_t& young) {
+std::vector<Group> Tables::groups_of_domains(const Tree& tree, DomainId domain, Sums& sums) {
   std::vector<SubtreePtr> children;
   children.reserve(tree.children(domain).size());
   for (const DomainId child : tree.children(domain)) {
     const SubtreePtr& subtree = of(tree, child);
-    young += subtree->young;
+    sums.young += subtree->young;
+    sums.whole += subtree->whole;
     if (subtree->pods > 0) children.push_back(subtree);
   }
   return grouped(children);

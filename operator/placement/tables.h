@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "operator/placement/room.h"
 #include "operator/placement/subtree.h"
 #include "operator/placement/tree.h"
 
@@ -16,20 +17,18 @@ namespace lockstep::placement {
 // prices, starts from nothing. Results do not depend on what was asked before. Not thread-safe.
 class Tables {
  public:
-  // Takes over which nodes there are and, by NodeId, how many pods fit. `young`: how many more would fit without the
-  // pods that began lately; empty where nobody knows. kInvalid for a capacity below 0 or above
-  // prices.node_pods(), for both together as well, for a span shorter than tree.node_limit(), and for too many nodes;
-  // the tables keep what they had. O(nodes) to find what changed, by comparison.
-  Status follow(const Tree& tree, std::span<const std::int32_t> capacity, std::span<const std::int32_t> young,
-                const Prices& prices);
+  // Takes over which nodes there are and what they have. kInvalid for numbers that contradict Room or exceed
+  // prices.node_pods(), for a span that is shorter than tree.node_limit(), and for too many nodes. Then the tables keep
+  // what they had. O(nodes) to find what changed, by comparison.
+  Status follow(const Tree& tree, const Rooms& rooms, const Prices& prices);
 
-  // One such change by itself, after a follow(): O(depth) at most, amortised O(1) between two decisions. Neither number
-  // is negative, and their sum is node_pods at most.
-  void set(const Tree& tree, NodeId node, std::int32_t capacity, std::int32_t young);
+  // One such change by itself, after a follow(): O(depth) at most, amortised O(1) between two decisions.
+  void set(const Tree& tree, NodeId node, const Room& room);
 
   // The subtree of a domain or of a node, by the last follow() and what set() changed. Valid until the next of them.
   const SubtreePtr& of(const Tree& tree, DomainId domain);
   const SubtreePtr& of_node(NodeId node);
+  Room room(NodeId node) const;
 
   // follow() was called.
   Subtrees& subtrees() { return *subtrees_; }
@@ -40,18 +39,15 @@ class Tables {
     SubtreePtr subtree;         // null: unknown, and so are those of the domains above
   };
 
-  // Of a node.
-  struct Room {
-    std::int32_t capacity = 0, young = 0;
-
-    bool operator==(const Room&) const = default;
+  // Of all children of a domain.
+  struct Sums {
+    std::int64_t young = 0, whole = 0;
   };
 
-  Room room(NodeId node) const;
   const SubtreePtr& leaf(std::int32_t capacity);
-  // The children that have room; `young` grows by that of all children.
-  std::vector<Group> groups_of_nodes(const Tree& tree, DomainId domain, std::int64_t& young);
-  std::vector<Group> groups_of_domains(const Tree& tree, DomainId domain, std::int64_t& young);
+  // The children that have room; `sums` counts all.
+  std::vector<Group> groups_of_nodes(const Tree& tree, DomainId domain, Sums& sums);
+  std::vector<Group> groups_of_domains(const Tree& tree, DomainId domain, Sums& sums);
 
   std::optional<Subtrees> subtrees_;
   std::vector<Room> rooms_;         // by NodeId

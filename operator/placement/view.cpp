@@ -7,11 +7,13 @@ namespace lockstep::placement {
 
 void View::mark(NodeId node, std::int64_t pods, std::int64_t free, bool covered) {
   const auto before = nodes_.find(node);
-  const std::int64_t added = free - (before == nodes_.end() ? tables_.of_node(node)->free : before->second->free);
+  const bool is_first = before == nodes_.end();
+  const std::int64_t added = free - (is_first ? tables_.of_node(node)->free : before->second->free);
   nodes_[node] = subtrees().node(pods, free, covered);
   for (DomainId at = tree_.domain_of(node); at != kNone; at = tree_.parent(at)) {
     Mark& mark = domains_[at];
     mark.added += added;
+    if (is_first) mark.young += tables_.room(node).young;
     mark.covered |= covered;
   }
 }
@@ -40,8 +42,8 @@ SubtreePtr View::pointer(DomainId domain) {
   for (const DomainId child : tree_.children(domain)) add(pointer(child));
   for (const NodeId node : tree_.nodes(domain)) add(pointer_of_node(node));
   const SubtreePtr& kept = tables_.of(tree_, domain);
-  mark.subtree = subtrees().domain(tree_.level(domain), tree_.node_count(domain), kept->free + mark.added, kept->young,
-                                   mark.covered, grouped(below));
+  mark.subtree = subtrees().domain(tree_.level(domain), kept->whole, kept->free + mark.added,
+                                   alone_ ? 0 : kept->young - mark.young, mark.covered, grouped(below));
   return mark.subtree;
 }
 

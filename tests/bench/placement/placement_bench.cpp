@@ -156,7 +156,8 @@ void events(Cluster& cluster, int count) {
   for (const NodeId node : nodes) {
     std::int32_t& capacity = cluster.capacity[static_cast<std::size_t>(node)];
     capacity = capacity == 0 ? 1 : capacity - 1;
-    tables.set(cluster.tree, node, capacity, 0);
+    // The pod that takes its place is young.
+    tables.set(cluster.tree, node, {capacity, cluster.node_pods - capacity, cluster.node_pods});
   }
   const double pod_ns = (now_seconds() - start) * 1e9 / count;
   std::vector<std::pair<std::string, api::Labels>> puts;

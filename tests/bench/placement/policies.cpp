@@ -35,6 +35,7 @@ class Lockstep final : public Policy {
  private:
   void note_young(const World& world, const Ask& ask) {
     young_.assign(ask.residents.size(), 0);
+    if (world.node_pods(ask.gpus) != 1) return;  // who is on a node is known of whole nodes
     const auto capacity = world.capacity(ask.gpus);
     for (std::size_t node = 0; node < young_.size(); ++node) {
       const Resident& resident = ask.residents[node];

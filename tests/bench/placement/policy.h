@@ -54,7 +54,7 @@ std::unique_ptr<Policy> koordinator_policy();
 std::unique_ptr<Policy> kai_policy();
 std::unique_ptr<Policy> slurm_tree();
 std::unique_ptr<Policy> random_policy(std::uint64_t seed);
-// No scheduler: Lockstep's objective by one that knows when each gang ends.
+// No scheduler: Lockstep's objective, for a policy that knows when each gang ends.
 std::unique_ptr<Policy> oracle_policy();
 
 // The names of all policies, Lockstep first.

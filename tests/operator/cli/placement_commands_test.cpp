@@ -211,7 +211,7 @@ TEST_F(Plan, notes_other_backends_spares_and_jobs_of_the_same_name) {
   EXPECT_NE(text.find("Note: TrainingJob llm exists in namespace default: "), std::string::npos) << text;
 }
 
-TEST_F(Plan, prefers_the_rack_whose_pods_have_run_for_longer_as_the_operator_does) {
+TEST_F(Plan, prefers_the_rack_whose_pods_have_run_for_longer) {
   make_nodes(1, 2, 2);
   make_pod("new", "b1r1n1", 8, {}, 0, format_timestamp(SystemClock::instance().wall_now()));
   make_pod("old", "b1r2n1", 8, {}, 0, "2020-01-01T00:00:00Z");

@@ -80,8 +80,11 @@ Instance random_instance(std::mt19937_64& random) {
   }
   const double young[] = {0, 1.0 / 32, 0.3, 1};
   instance.objective.young = young[pick(4)];
-  if (pick(2) == 0) {
-    for (TestNode& node : instance.nodes) node.young = pick(instance.node_pods - node.capacity + 1);
+  const bool has_young = pick(2) == 0, is_uniform = pick(2) == 0;
+  for (TestNode& node : instance.nodes) {
+    if (has_young) node.young = pick(instance.node_pods - node.capacity + 1);
+    const int least = node.capacity + node.young;
+    node.whole = is_uniform ? instance.node_pods : least + pick(instance.node_pods - least + 1);
   }
   instance.objective.lambda = pick(4) == 0 ? 0 : pick(7);
   return instance;
@@ -92,7 +95,7 @@ Built built(const Instance& instance, const std::vector<std::size_t>& order) {
   for (int level = 0; level < instance.levels; ++level) {
     profile.levels.push_back({fmt::format("level{}", level), fmt::format("example.com/{}", level)});
   }
-  Built built{Tree(profile), {}, {}, {}};
+  Built built{Tree(profile), {}, {}, {}, {}};
   for (std::size_t i = 0; i < instance.nodes.size(); ++i) {
     const TestNode& node = instance.nodes[order.empty() ? i : order[i]];
     api::Labels labels;
@@ -104,6 +107,8 @@ Built built(const Instance& instance, const std::vector<std::size_t>& order) {
     built.young.resize(built.capacity.size());
     built.capacity[static_cast<std::size_t>(id)] = node.capacity;
     built.young[static_cast<std::size_t>(id)] = node.young;
+    built.whole.resize(built.capacity.size());
+    built.whole[static_cast<std::size_t>(id)] = node.whole;
     if (node.survivors > 0) built.request.survivors.emplace_back(id, node.survivors);
     if (node.excluded) built.request.exclude.push_back(id);
   }
@@ -112,6 +117,7 @@ Built built(const Instance& instance, const std::vector<std::size_t>& order) {
   built.request.preferred = instance.preferred;
   built.request.capacity = built.capacity;  // a moved vector keeps its elements where they are
   built.request.young = built.young;
+  built.request.whole = built.whole;
   built.request.node_pods = instance.node_pods;
   built.request.objective = instance.objective;
   return built;
@@ -125,6 +131,7 @@ ShrinkRequest shrinking(const Instance& instance, const Built& built) {
   request.preferred = instance.preferred;
   request.capacity = built.capacity;
   request.young = built.young;
+  request.whole = built.whole;
   request.node_pods = instance.node_pods + 2;
   request.objective = instance.objective;
   return request;
@@ -139,9 +146,10 @@ Oracle::Oracle(const Instance& instance, bool shrinks) : instance_(instance), sh
       const auto [id, added] = ids.try_emplace(path_of(instance, node, level), domains.size());
       if (added) domains.emplace_back();
       Domain& domain = domains[id->second];
-      ++domain.nodes;
-      domain.hole += shrinks ? node.capacity + node.survivors : room(node, false);
-      if (level < instance.levels) domain.hole += instance.objective.young * node.young;
+      domain.free += shrinks ? node.capacity + node.survivors : room(node, false);
+      domain.whole += level == instance.levels ? instance.node_pods + (shrinks ? 2 : 0) : node.whole;
+      // Young pods of its own, and those where it may not go, do not count.
+      if (level < instance.levels && !shrinks && node.survivors == 0 && !node.excluded) domain.young += node.young;
       domain.covered |= !shrinks && node.survivors > 0;
       of.push_back(id->second);
     }
@@ -175,11 +183,12 @@ Judged Oracle::judge(const std::vector<int>& pods) const {
       if (taken[id] == 0) continue;
       const Domain& domain = domains_[level][id];
       if (!domain.covered) judged.cost += instance_.objective.span[level];
-      const auto phi = [&](double hole) {
-        return -domain.nodes * std::pow(hole / (domain.nodes * node_pods), instance_.objective.power[level]);
+      const double hole = domain.free + instance_.objective.young * domain.young;
+      const double size = std::max({domain.whole, domain.free + domain.young, 1});
+      const auto phi = [&](double c) {
+        return -size / node_pods * std::pow(c / size, instance_.objective.power[level]);
       };
-      judged.cost += instance_.objective.lambda * instance_.objective.hole[level] *
-                     (phi(domain.hole - taken[id]) - phi(domain.hole));
+      judged.cost += instance_.objective.lambda * instance_.objective.hole[level] * (phi(hole - taken[id]) - phi(hole));
     }
   }
   return judged;
@@ -268,8 +277,9 @@ std::string described(const Instance& instance) {
                   instance.objective.lambda, instance.objective.young, fmt::join(instance.objective.span, " "),
                   fmt::join(instance.objective.hole, " "), fmt::join(instance.objective.power, " "));
   for (const TestNode& node : instance.nodes) {
-    text += fmt::format("  {} [{}] capacity {} young {} survivors {}{}\n", node.name, fmt::join(node.labels, "/"),
-                        node.capacity, node.young, node.survivors, node.excluded ? " excluded" : "");
+    text +=
+        fmt::format("  {} [{}] capacity {} young {} whole {} survivors {}{}\n", node.name, fmt::join(node.labels, "/"),
+                    node.capacity, node.young, node.whole, node.survivors, node.excluded ? " excluded" : "");
   }
   return text;
 }

@@ -16,6 +16,7 @@ struct TestNode {
   std::vector<std::string> labels;  // by level; "": the node lacks the label
   int capacity = 0;
   int young = 0;      // places of pods that began lately
+  int whole = 0;      // places where no pod is
   int survivors = 0;  // pods of the gang there
   bool excluded = false;
 };
@@ -35,7 +36,7 @@ Instance random_instance(std::mt19937_64& random);
 // The instance as the code under test takes it. The nodes are put in the order of `order`, or in their own.
 struct Built {
   Tree tree;
-  std::vector<std::int32_t> capacity, young;  // by NodeId
+  std::vector<std::int32_t> capacity, young, whole;  // by NodeId
   Request request;
 };
 Built built(const Instance& instance, const std::vector<std::size_t>& order = {});
@@ -62,8 +63,7 @@ class Oracle {
 
  private:
   struct Domain {
-    int nodes = 0;
-    double hole = 0;
+    int free = 0, young = 0, whole = 0;
     bool covered = false;
   };
 

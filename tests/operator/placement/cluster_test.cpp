@@ -394,7 +394,7 @@ TEST_F(ClusterTest, a_journal_that_overflows_is_made_up_by_a_whole_table) {
 TEST_F(ClusterTest, a_pod_is_young_until_forty_minutes_after_it_began) {
   constexpr std::int64_t kBegan = 1'700'000'000;
   const auto young = [&](const std::string& node, ShapeId shape) {
-    return cluster.fits(shape).value().young[static_cast<std::size_t>(cluster.tree().find(node))];
+    return cluster.rooms(shape).value().young[static_cast<std::size_t>(cluster.tree().find(node))];
   };
   ScannedPod pod = gpu_pod("p", "a", 5);
   pod.started = kBegan;
@@ -412,6 +412,8 @@ TEST_F(ClusterTest, a_pod_is_young_until_forty_minutes_after_it_began) {
   EXPECT_EQ(young("a", two), 0);
   cluster.put_pod(gpu_pod("q", "a", 2));
   EXPECT_EQ(young("a", two), 1) << "one that has not begun is young as well";
+  cluster.pass_time(kBegan + 100);
+  EXPECT_EQ(young("a", two), 4) << "the clock was set back";
 }
 
 TEST_F(ClusterTest, a_pod_that_begins_changes_no_decision) {
@@ -424,13 +426,13 @@ TEST_F(ClusterTest, a_pod_that_begins_changes_no_decision) {
   cluster.put_pod(pod);
   EXPECT_EQ(cluster.changes(), before);
   cluster.pass_time(kNow + 2400);
-  EXPECT_EQ(cluster.fits(eight).value().young[static_cast<std::size_t>(cluster.tree().find("a"))], 0);
+  EXPECT_EQ(cluster.rooms(eight).value().young[static_cast<std::size_t>(cluster.tree().find("a"))], 0);
 }
 
 TEST_F(ClusterTest, a_reservation_is_young) {
   cluster.pass_time(1'700'000'000);
   cluster.reserve("x/p", cluster.tree().find("a"), eight);
-  EXPECT_EQ(cluster.fits(eight).value().young[static_cast<std::size_t>(cluster.tree().find("a"))], 1);
+  EXPECT_EQ(cluster.rooms(eight).value().young[static_cast<std::size_t>(cluster.tree().find("a"))], 1);
 }
 
 }  // namespace

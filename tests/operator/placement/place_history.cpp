@@ -42,6 +42,7 @@ class History {
       node_pods_ = 1 + pick(3);
       for (std::int32_t& pods : capacity_) pods = std::min(pods, node_pods_);
       young_.assign(young_.size(), 0);
+      whole_.assign(whole_.size(), node_pods_);
     }
     return pick(4) == 0 ? decide_who_stays() : decide();
   }
@@ -59,10 +60,13 @@ class History {
       tree_.put(name, {{"z", std::to_string(pick(2))}, {"b", std::to_string(pick(3))}, {"r", std::to_string(pick(4))}});
       capacity_.resize(static_cast<std::size_t>(tree_.node_limit()), 0);
       young_.resize(capacity_.size(), 0);
+      whole_.resize(capacity_.size(), node_pods_);
     }
     const auto node = static_cast<std::size_t>(tree_.find(name));
     if (pick(3) > 0) capacity_[node] = pick(node_pods_ + 1);
     young_[node] = pick(node_pods_ - capacity_[node] + 1);
+    const int least = capacity_[node] + young_[node];
+    whole_[node] = least + pick(node_pods_ - least + 1);
   }
 
   std::vector<std::pair<NodeId, int>> some_nodes(int most) {
@@ -81,6 +85,7 @@ class History {
     if (pick(3) == 0) request.preferred = request.required.value_or(0) + pick(4 - request.required.value_or(0));
     request.capacity = capacity_;
     request.young = young_;
+    request.whole = whole_;
     request.node_pods = node_pods_;
     if (pick(2) == 0) request.survivors = some_nodes(3);
     for (const auto& [node, pods] : some_nodes(2)) request.exclude.push_back(node);
@@ -93,6 +98,7 @@ class History {
     request.keep = 1 + pick(8);
     request.capacity = capacity_;
     request.young = young_;
+    request.whole = whole_;
     request.node_pods = node_pods_ + 30;
     return compared(shrink(tree_, kept_, request), shrink(tree_, request));
   }
@@ -104,7 +110,7 @@ class History {
   std::mt19937_64& random_;
   Tree tree_;
   Tables kept_;
-  std::vector<std::int32_t> capacity_, young_;
+  std::vector<std::int32_t> capacity_, young_, whole_;
   int node_pods_;
 };
 

@@ -99,6 +99,7 @@ TEST_F(PlaceProperty, free_nodes_that_are_added_never_make_it_worse) {
       node.name = "extra" + std::to_string(added);
       node.capacity = instance.node_pods;
       node.young = 0;
+      node.whole = instance.node_pods;
       node.survivors = 0;
       node.excluded = false;
       more.nodes.push_back(node);

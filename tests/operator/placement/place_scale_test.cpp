@@ -37,17 +37,19 @@ class PlainProgramme {
 
   double own(int level, const Nodes& nodes, int taken) const {
     if (level == kClusterLevel || taken == 0) return 0;
-    int free = 0, young = 0;
+    int free = 0, young = 0, whole = 0;
     bool covered = false;
     for (const std::size_t i : nodes) {
       free += room(i);
-      if (level < instance_.levels) young += instance_.nodes[i].young;
+      whole += level == instance_.levels ? instance_.node_pods : instance_.nodes[i].whole;
+      const bool is_marked = instance_.nodes[i].survivors > 0 || instance_.nodes[i].excluded;
+      if (level < instance_.levels && !is_marked) young += instance_.nodes[i].young;
       covered = covered || instance_.nodes[i].survivors > 0;
     }
     const auto index = static_cast<std::size_t>(level);
-    const auto size = static_cast<double>(nodes.size());
+    const double size = std::max({whole, free + young, 1});
     const auto phi = [&](double pods) {
-      return size * std::pow(pods / instance_.node_pods / size, instance_.objective.power[index]);
+      return size / instance_.node_pods * std::pow(pods / size, instance_.objective.power[index]);
     };
     const double hole = free + instance_.objective.young * young;
     return (covered ? 0 : instance_.objective.span[index]) +
@@ -112,6 +114,8 @@ Instance large_instance(std::mt19937_64& random) {
     for (int level = 0; level < instance.levels; ++level) node.labels.push_back(std::to_string(pick(fan_out)));
     node.capacity = pick(100) < load ? pick(instance.node_pods + 1) : instance.node_pods;
     if (pick(3) == 0) node.young = pick(instance.node_pods - node.capacity + 1);
+    const int least = node.capacity + node.young;
+    node.whole = pick(4) > 0 ? instance.node_pods : least + pick(instance.node_pods - least + 1);
     node.survivors = anchored && pick(nodes) < 3 ? 1 : 0;
     node.excluded = pick(20) == 0;
     instance.nodes.push_back(node);

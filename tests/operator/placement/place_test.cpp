@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -186,15 +187,30 @@ TEST(Place, bad_input_is_refused_with_one_sentence) {
          static constexpr std::int32_t kOne[] = {0};
          c.request.young = kOne;
        }},
-      {"young[3]: must be 0 to node_pods (1) without the capacity (1), is 1",
+      {"young[3]: must be 0 to 0, which is not free when the node is empty, is 1",
        [](Racks& c) {
          static constexpr std::int32_t kTooMany[] = {0, 0, 0, 1, 0, 0, 0, 0};
          c.request.young = kTooMany;
        }},
-      {"young[0]: must be 0 to node_pods (1) without the capacity (1), is -1",
+      {"young[0]: must be 0 to 0, which is not free when the node is empty, is -1",
        [](Racks& c) {
          static constexpr std::int32_t kNegative[] = {-1, 0, 0, 0, 0, 0, 0, 0};
          c.request.young = kNegative;
+       }},
+      {"whole[5]: must be the capacity (1) to node_pods (1), is 0",
+       [](Racks& c) {
+         static constexpr std::int32_t kTooFew[] = {1, 1, 1, 1, 1, 0, 1, 1};
+         c.request.whole = kTooFew;
+       }},
+      {"whole[5]: must be the capacity (1) to node_pods (1), is 2",
+       [](Racks& c) {
+         static constexpr std::int32_t kTooMany[] = {1, 1, 1, 1, 1, 2, 1, 1};
+         c.request.whole = kTooMany;
+       }},
+      {"whole: has 2 entries, the cluster has node ids below 8",
+       [](Racks& c) {
+         static constexpr std::int32_t kShort[] = {1, 1};
+         c.request.whole = kShort;
        }},
       {"objective: young must be 0 to 1, is 1.5",
        [](Racks& c) {
@@ -259,10 +275,16 @@ TEST(Place, default_weights_are_as_documented_at_every_depth) {
   for (int levels = 0; levels <= kMostLevels; ++levels) {
     const Objective objective = default_objective(levels);
     ASSERT_TRUE(Prices::make(objective, levels, kMostPodsOfANode).ok()) << levels;
-    const auto span = [&](int up) { return objective.span[static_cast<std::size_t>(levels - up)]; };
-    EXPECT_EQ(span(0), 1);
-    for (int up = 1; up <= std::min(levels, 2); ++up) EXPECT_EQ(span(up), up == 1 ? 100 : 50);
-    for (int up = 3; up <= levels; ++up) EXPECT_GE(span(up), 10 * span(up - 1)) << up;
+    const auto at = [&](const auto& weights, int up) { return weights[static_cast<std::size_t>(levels - up)]; };
+    for (int up = 0; up <= levels; ++up) {
+      const double above = levels > 4 ? 10 : 100;
+      const double span = up == 0 ? 1 : up == 1 ? 100 : up == 2 ? 50 : above * at(objective.span, up - 1);
+      EXPECT_EQ(at(objective.span, up), span) << up;
+      EXPECT_DOUBLE_EQ(at(objective.hole, up), up == 0 ? 0.1 : std::pow(0.4, up - 1)) << up;
+      EXPECT_EQ(at(objective.power, up), up < 2 ? 2 : 8) << up;
+    }
+    EXPECT_EQ(objective.lambda, 1.5);
+    EXPECT_EQ(objective.young, 1.0 / 32);
   }
 }
 
@@ -275,9 +297,29 @@ TEST(Place, of_equal_holes_the_one_beside_older_pods_is_broken) {
   EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r00:2");
   for (const char* node : {"r00-n00", "r00-n01"}) young[static_cast<std::size_t>(cluster.node(node))] = 1;
   EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r01:2");
-  // A larger hole is worth more than the youth of a rack.
+  // One more free node is worth more than the youth of a rack of 4.
   cluster.capacity[static_cast<std::size_t>(cluster.node("r01-n00"))] = 1;
   EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r00:2");
+}
+
+// The hole of a block counts by what it holds when it is empty: nodes that take no such pods make no block half full.
+TEST(Place, an_empty_block_is_kept_whole_whatever_else_is_in_it) {
+  Racks cluster({2, 2, 2, 2, 2, 2, 2, 2});  // blocks of 8 nodes
+  std::vector<std::int32_t> whole(cluster.capacity.size(), 1);
+  for (int rack : {2, 3}) {
+    for (int node : {0, 1}) {  // half of the first block is for other pods
+      const std::string name = fmt::format("r{:02}-n{:02}", rack, node);
+      cluster.fill(name);
+      whole[static_cast<std::size_t>(cluster.node(name))] = 0;
+    }
+  }
+  for (const char* node : {"r04-n00", "r04-n01"}) cluster.fill(node);  // of the second block, 6 of 8 are free
+  cluster.request.pods = 2;
+  cluster.request.node_pods = 1;
+  cluster.request.whole = whole;
+  EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r05:2");
+  cluster.request.whole = {};
+  EXPECT_EQ(cluster.racks(place(cluster.tree, cluster.request)), "r00:2") << "as if it were half full";
 }
 
 TEST(Place, what_no_block_holds_takes_few_racks_before_few_blocks) {

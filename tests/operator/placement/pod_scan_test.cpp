@@ -211,7 +211,8 @@ TEST(Uid, of_a_uuid_is_its_bits_and_of_another_text_a_hash) {
 }
 
 TEST(PodScan, a_start_that_cannot_be_read_is_none) {
-  for (const char* time : {"", "soon", "2026-11-20", "1969-12-31T23:59:59Z", "2150-01-01T00:00:00Z"}) {
+  for (const char* time : {"", "soon", "2026-11-20", "1969-12-31T23:59:59Z", "2150-01-01T00:00:00Z",
+                           "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "2610-01-01T00:00:00Z"}) {
     EXPECT_EQ(scanned_pod(fmt::format(R"({{"metadata":{{"uid":"u"}},"status":{{"startTime":"{}"}}}})", time)).started,
               0u)
         << time;

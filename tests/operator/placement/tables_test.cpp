@@ -22,7 +22,7 @@ class TablesOfRacks : public testing::Test {
       tree.put("n" + std::to_string(100 + i), {{"b", std::to_string(i / 16)}, {"r", std::to_string(i / 4)}});
     }
     capacity.assign(64, 1);
-    EXPECT_TRUE(tables.follow(tree, capacity, {}, prices()).ok());
+    EXPECT_TRUE(tables.follow(tree, {capacity, {}, {}}, prices()).ok());
   }
 
   static Prices prices() { return Prices::make(default_objective(2), 2, 1).value(); }
@@ -41,13 +41,13 @@ TEST_F(TablesOfRacks, equal_children_share_one_table) {
   EXPECT_EQ(tables.subtrees().kept(), 1u /* node */ + 1 /* rack */ + 1 /* block */);
   tables.of(tree, kRoot);
   capacity[0] = 0;
-  ASSERT_TRUE(tables.follow(tree, capacity, {}, prices()).ok());
+  ASSERT_TRUE(tables.follow(tree, {capacity, {}, {}}, prices()).ok());
   EXPECT_NE(at("n100", 1), at("n163", 1));
   EXPECT_EQ(at("n100", 1)->pods, 3);
   std::vector<std::int32_t> young(capacity.size(), 0);
   young[0] = 1;
   const Subtree* const before = at("n100", 1);
-  ASSERT_TRUE(tables.follow(tree, capacity, young, prices()).ok());
+  ASSERT_TRUE(tables.follow(tree, {capacity, young, {}}, prices()).ok());
   EXPECT_NE(at("n100", 1), before) << "as many pods fit, but its hole is larger";
   EXPECT_EQ(at("n100", 0)->young, 1);
 }
@@ -56,11 +56,11 @@ TEST_F(TablesOfRacks, an_event_leaves_other_subtrees_as_they_are) {
   tables.of(tree, kRoot);
   const auto costs_of = [&](const std::string& node) { return tables.subtrees().costs(*at(node, 0), 16).data(); };
   const Cost* other = costs_of("n163");
-  tables.set(tree, tree.find("n100"), 0, 0);
+  tables.set(tree, tree.find("n100"), {0, 0, 1});
   tables.of(tree, kRoot);
   EXPECT_EQ(at("n100", kClusterLevel)->pods, 63);
   EXPECT_EQ(costs_of("n163"), other) << "computed once";
-  tables.set(tree, tree.find("n100"), 1, 0);
+  tables.set(tree, tree.find("n100"), {1, 0, 1});
   EXPECT_EQ(costs_of("n100"), other) << "equal again";
 }
 
@@ -75,7 +75,7 @@ TEST(Tables, a_lower_bound_is_never_above_the_cost) {
     const Built b = built(instance);
     Tables tables;
     const Prices prices = Prices::make(instance.objective, instance.levels, instance.node_pods).value();
-    ASSERT_TRUE(tables.follow(b.tree, b.capacity, b.young, prices).ok());
+    ASSERT_TRUE(tables.follow(b.tree, {b.capacity, b.young, b.whole}, prices).ok());
     const Subtree& root = *tables.of(b.tree, kRoot);
     for (int pods = 1; pods <= root.pods; ++pods) {
       const Cost cost = tables.subtrees().costs(root, pods)[static_cast<std::size_t>(pods)];
@@ -90,11 +90,13 @@ TEST(Tables, a_lower_bound_is_never_above_the_cost) {
 TEST_F(TablesOfRacks, wrong_capacities_change_nothing) {
   std::vector<std::int32_t> wrong = capacity;
   wrong[7] = -1;
-  EXPECT_EQ(tables.follow(tree, wrong, {}, prices()).error().message, "capacity[7]: must be 0 to node_pods (1), is -1");
+  EXPECT_EQ(tables.follow(tree, {wrong, {}, {}}, prices()).error().message,
+            "capacity[7]: must be 0 to node_pods (1), is -1");
   wrong[7] = 2;
-  EXPECT_EQ(tables.follow(tree, wrong, {}, prices()).error().message, "capacity[7]: must be 0 to node_pods (1), is 2");
+  EXPECT_EQ(tables.follow(tree, {wrong, {}, {}}, prices()).error().message,
+            "capacity[7]: must be 0 to node_pods (1), is 2");
   wrong.resize(63);
-  EXPECT_EQ(tables.follow(tree, wrong, {}, prices()).error().message,
+  EXPECT_EQ(tables.follow(tree, {wrong, {}, {}}, prices()).error().message,
             "capacity: has 63 entries, the cluster has node ids below 64");
   EXPECT_EQ(tables.of(tree, kRoot)->pods, 64);
 }
