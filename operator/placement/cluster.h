@@ -81,14 +81,14 @@ class Cluster {
   // take such pods. Valid until the next call of a member that is not const. kUnavailable, with the reason, before the
   // first lists and while wants_node_list() concerns this shape.
   Result<std::span<const std::int32_t>> fit(ShapeId shape);
-  // The same with the youth of the pods. Young is a pod that has not begun, or began less than kYoungSeconds before the
+  // The same if no pod were there.
+  Result<std::vector<std::int32_t>> fit_empty(ShapeId shape) const;
+  // Both, and the youth of the pods. Young is a pod that has not begun, or began less than kYoungSeconds before the
   // time that pass_time() gave last. No pod is before the first pass_time().
   Result<Rooms> rooms(ShapeId shape);
   // Sets the time, in seconds since 1970. A pod that ages costs O(log nodes + pods of its node), once in its life. A
   // time before the last one costs O(nodes + pods).
   void pass_time(std::int64_t now);
-  // The same if no pod were there.
-  Result<std::vector<std::int32_t>> fit_empty(ShapeId shape) const;
   // Whether pods of the shape that count on the node already can be bound there. The node takes such pods, and all its
   // pods together take no more than it has of what the shape asks for.
   bool holds(NodeId node, ShapeId shape) const;

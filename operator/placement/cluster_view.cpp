@@ -85,8 +85,9 @@ std::optional<Assignment> ClusterView::place(const Search& search) {
   if (search.exclusive) {
     const auto one = one_on_each(search, rooms->capacity), whole = at_most_one(rooms->whole);
     std::vector<std::int32_t> young = at_most_one(rooms->young);
-    for (std::size_t node = 0; node < young.size(); ++node)
+    for (std::size_t node = 0; node < young.size(); ++node) {
       young[node] = std::min(young[node], whole[node] - one[node]);
+    }
     request.capacity = one;
     request.young = young;
     request.whole = whole;

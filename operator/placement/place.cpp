@@ -168,9 +168,10 @@ Placement place(const Tree& tree, const Request& request) {
 Placement place(const Tree& tree, Tables& tables, const Request& request) {
   std::string fault = fault_of(tree, "pods", request.pods, request.required, request.preferred);
   if (fault.empty()) fault = fault_of(tree, "survivors", request.survivors);
-  if (fault.empty())
-    fault =
-        prepare(tree, tables, {request.capacity, request.young, request.whole}, request.node_pods, request.objective);
+  if (fault.empty()) {
+    const Rooms rooms{request.capacity, request.young, request.whole};
+    fault = prepare(tree, tables, rooms, request.node_pods, request.objective);
+  }
   if (!fault.empty()) return invalid(std::move(fault));
   View view(tree, tables, false);
   std::map<NodeId, bool> covered;  // of the nodes that differ from the tables
