@@ -1,15 +1,15 @@
 // What a placement costs: the weights, and the same in whole numbers (Prices), in which the dynamic programme adds.
 //
 //   cost = Σ over domains and nodes d that the pods use:  (a survivor is in d ? 0 : span[level of d])
-//        + λ · Σ over domains and nodes d:                hole[level of d] · (Φ(hole_d − taken_d) − Φ(hole_d))
+//        + λ · Σ over domains and nodes d:              hole[level of d] · (Φ(hole_d − taken_d) − Φ(hole_d))
 //   Φ(c) = −(size_d / node_pods) · (c / size_d)^power[level of d]     size_d: pods that d holds without any other
 //   hole_d = free_d + young · young_d                                 young_d: places in d whose pods began lately
 //
 // Of a node, size_d is node_pods and young_d is 0.
 //
-// The second sum prefers small holes: −c² rewards a domain that stays whole more than two that stay half free. A high
-// power protects those alone that are nearly empty. Many pods end soon after they began. So a place that was taken
-// lately counts a little as free. The cluster itself has neither term, since no choice changes it.
+// The second sum prefers small holes: −c² rewards a domain that stays whole more than two that stay half free. A
+// high power protects those alone that are nearly empty. Many pods end soon after they began. So a place that was
+// taken lately counts a little as free. The cluster itself has neither term, since no choice changes it.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ inline constexpr int kMostNodes = 1 << 20;        // of one cluster
 inline constexpr int kMostPodsOfANode = 1 << 14;  // of any shape
 inline constexpr int kMostPower = 16;
 
-// For so long after it began a pod is young. In Alibaba's GPU trace "openb", 79 % of the pods end before.
+// For so long after it began a pod is young. ADR 0004 says why.
 inline constexpr int kYoungSeconds = 40 * 60;
 
 // An objective for pods of one shape, in whole numbers.

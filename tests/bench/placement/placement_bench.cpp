@@ -42,9 +42,10 @@ api::Labels labels_of(const Shape& shape, int node) {
 
 class Cluster {
  public:
-  Cluster(const Shape& of, int pods_of_a_node, std::uint64_t seed)
+  Cluster(const Shape& of, int pods_of_a_node, int young_of_a_hundred, std::uint64_t seed)
       : shape(of),
         node_pods(pods_of_a_node),
+        young_percent(young_of_a_hundred),
         tree({"bench", {{"zone", "z"}, {"block", "b"}, {"rack", "r"}}}),
         random(seed) {
     for (int node = 0; node < shape.nodes(); ++node) tree.put(name(node), labels_of(shape, node));
@@ -60,7 +61,7 @@ class Cluster {
     for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<NodeId>(i % capacity.size());
     std::shuffle(places.begin(), places.end(), random);
     places.resize(static_cast<std::size_t>(load * static_cast<double>(places.size())));
-    for (const NodeId node : places) take(node, 1, random() % 2 == 0);
+    for (const NodeId node : places) take(node, 1, static_cast<int>(random() % 100) < young_percent);
   }
 
   void take(NodeId node, int pods, bool lately) {
@@ -87,7 +88,7 @@ class Cluster {
   }
 
   Shape shape;
-  int node_pods;
+  int node_pods, young_percent;
   Tree tree;
   std::vector<std::int32_t> capacity, young;
   std::vector<NodeId> busy;  // once for each pod
@@ -120,7 +121,7 @@ Measured decide(Cluster& cluster, int pods, int times, bool keep) {
     if (!assignment) return measured;
     measured.ms.push_back(ms);
     measured.approximate += assignment->approximate;
-    for (const auto& [node, count] : assignment->nodes) cluster.take(node, count, true);
+    for (const auto& [node, count] : assignment->nodes) cluster.take(node, count, cluster.young_percent > 0);
     for (int freed = 0; freed < pods; ++freed) cluster.free_one();
   }
   return measured;
@@ -184,12 +185,14 @@ int main(int argc, char** argv) {
   CLI::App app{"The latency of placement decisions against their bounds, and the cost of events"};
   std::vector<int> nodes{1024, 10240, 102400}, gangs{1, 16, 64, 256, 1024, 4096};
   std::vector<double> loads{0.5, 0.85, 0.95};
-  int times = 200, node_pods = 1;
+  int times = 200, node_pods = 1, young = 50;
   std::uint64_t seed = 1;
   app.add_option("--nodes", nodes, "cluster sizes: 1024, 10240, 102400")->check(CLI::IsMember({1024, 10240, 102400}));
   app.add_option("--pods", gangs, "gang sizes")->check(CLI::Range(1, kMostPods));
   app.add_option("--load", loads, "share of busy nodes")->check(CLI::Range(0.0, 0.99));
   app.add_option("--node-pods", node_pods, "pods that an empty node holds")->check(CLI::Range(1, 256));
+  app.add_option("--young", young, "percent of the busy nodes whose pods began lately; 0: nor do those of decisions")
+      ->check(CLI::Range(0, 100));
   app.add_option("--decisions", times, "decisions per line")->check(CLI::Range(1, 1'000'000));
   app.add_option("--seed", seed, "of the busy nodes");
   CLI11_PARSE(app, argc, argv);
@@ -199,14 +202,14 @@ int main(int argc, char** argv) {
              "p50 new", "p99 new", "to bound", "new to b.");
   for (const Shape& shape : kShapes) {
     if (std::find(nodes.begin(), nodes.end(), shape.nodes()) == nodes.end()) continue;
-    Cluster cluster(shape, node_pods, seed);
+    Cluster cluster(shape, node_pods, young, seed);
     latencies(cluster, loads, gangs, times);
   }
   fmt::print("\nbound: 1000 ns per event\n{:>7} {:>10} {:>10} {:>10} {:>10}\n", "nodes", "pod ns", "node ns",
              "moved ns", "to bound");
   for (const Shape& shape : kShapes) {
     if (std::find(nodes.begin(), nodes.end(), shape.nodes()) == nodes.end()) continue;
-    Cluster cluster(shape, node_pods, seed);
+    Cluster cluster(shape, node_pods, young, seed);
     events(cluster, std::min(shape.nodes(), 20'000));
   }
   return 0;

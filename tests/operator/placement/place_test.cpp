@@ -26,6 +26,14 @@ struct Racks {
     request.capacity = capacity;
   }
   NodeId node(const std::string& name) const { return tree.find(name); }
+  void set_young(std::vector<std::int32_t> pods) {
+    young = std::move(pods);
+    request.young = young;
+  }
+  void set_whole(std::vector<std::int32_t> pods) {
+    whole = std::move(pods);
+    request.whole = whole;
+  }
   void fill(const std::string& name) { capacity[static_cast<std::size_t>(node(name))] = 0; }
   // The racks that are used, each with its pods.
   std::string racks(const Placement& placement) const {
@@ -38,7 +46,7 @@ struct Racks {
   }
 
   Tree tree;
-  std::vector<std::int32_t> capacity;
+  std::vector<std::int32_t> capacity, young, whole;
   Request request;
 };
 
@@ -182,35 +190,26 @@ TEST(Place, bad_input_is_refused_with_one_sentence) {
        [](Racks& c) { c.capacity[2] = std::numeric_limits<std::int32_t>::max(); }},
       {"node_pods: must be 1 to 16384, is -1", [](Racks& c) { c.request.node_pods = -1; }},
       {"capacity: has 0 entries, the cluster has node ids below 8", [](Racks& c) { c.request.capacity = {}; }},
-      {"young: has 1 entries, the cluster has node ids below 8",
-       [](Racks& c) {
-         static constexpr std::int32_t kOne[] = {0};
-         c.request.young = kOne;
-       }},
+      {"young: has 1 entries, the cluster has node ids below 8", [](Racks& c) { c.set_young({0}); }},
       {"young[3]: must be 0 to 0, which is not free when the node is empty, is 1",
        [](Racks& c) {
-         static constexpr std::int32_t kTooMany[] = {0, 0, 0, 1, 0, 0, 0, 0};
-         c.request.young = kTooMany;
+         c.set_young({0, 0, 0, 1, 0, 0, 0, 0});
        }},
       {"young[0]: must be 0 to 0, which is not free when the node is empty, is -1",
        [](Racks& c) {
-         static constexpr std::int32_t kNegative[] = {-1, 0, 0, 0, 0, 0, 0, 0};
-         c.request.young = kNegative;
+         c.set_young({-1, 0, 0, 0, 0, 0, 0, 0});
        }},
       {"whole[5]: must be the capacity (1) to node_pods (1), is 0",
        [](Racks& c) {
-         static constexpr std::int32_t kTooFew[] = {1, 1, 1, 1, 1, 0, 1, 1};
-         c.request.whole = kTooFew;
+         c.set_whole({1, 1, 1, 1, 1, 0, 1, 1});
        }},
       {"whole[5]: must be the capacity (1) to node_pods (1), is 2",
        [](Racks& c) {
-         static constexpr std::int32_t kTooMany[] = {1, 1, 1, 1, 1, 2, 1, 1};
-         c.request.whole = kTooMany;
+         c.set_whole({1, 1, 1, 1, 1, 2, 1, 1});
        }},
       {"whole: has 2 entries, the cluster has node ids below 8",
        [](Racks& c) {
-         static constexpr std::int32_t kShort[] = {1, 1};
-         c.request.whole = kShort;
+         c.set_whole({1, 1});
        }},
       {"objective: young must be 0 to 1, is 1.5",
        [](Racks& c) {

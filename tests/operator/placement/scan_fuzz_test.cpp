@@ -20,8 +20,8 @@ const std::string kSeeds[] = {
 {"cpu":"1"},"resources":{"requests":{"cpu":"2"},"limits":{"memory":"1Gi"}},"schedulingGates":[{"name":"g"}],
 "containers":[{"name":"c","resources":{"requests":{"cpu":"100m"},"limits":{"nvidia.com/gpu":8}},"ports":[{"hostPort":
 80}]}],"initContainers":[{"name":"i","restartPolicy":"Always","resources":{"requests":{"memory":1e3}}}]},"status":
-{"phase":"Running","startTime":"2026-11-20T12:34:56Z","conditions":[{"type":"PodResizePending","reason":"Infeasible"}],"containerStatuses":[{"name":"c",
-"resources":{"requests":{"cpu":"3"}},"allocatedResources":{"cpu":"4"}}]}})",
+{"phase":"Running","startTime":"2026-11-20T12:34:56Z","conditions":[{"type":"PodResizePending","reason":"Infeasible"}],
+"containerStatuses":[{"name":"c","resources":{"requests":{"cpu":"3"}},"allocatedResources":{"cpu":"4"}}]}})",
     R"({"kind":"Node","metadata":{"name":"n","labels":{"rack":"r","other":"o"}},"spec":{"unschedulable":true,"taints":
 [{"key":"k","value":"v","effect":"NoSchedule"}]},"status":{"allocatable":{"cpu":"96","memory":"2Ti","nvidia.com/gpu":
 "8","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}})"};
