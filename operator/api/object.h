@@ -42,6 +42,8 @@ struct ObjectKey {
 struct OwnerReference {
   std::string api_version, kind, name, uid;
   bool controller = false;
+
+  bool operator==(const OwnerReference&) const = default;
 };
 
 struct ObjectMeta {
@@ -60,6 +62,8 @@ struct ObjectMeta {
   // The uid of the controlling owner, or "".
   std::string controller_uid() const;
   const std::string& label(const std::string& key) const;  // "" if there is none
+
+  bool operator==(const ObjectMeta&) const = default;
 };
 
 // metav1.Condition. `status` is "True", "False" or "Unknown".

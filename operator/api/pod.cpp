@@ -100,6 +100,36 @@ Result<Pod> parse_pod(const Json& object) {
   return pod;
 }
 
+const JsonPaths& pod_fields() {
+  static const JsonPaths fields{
+      {"metadata|name"},
+      {"metadata|namespace"},
+      {"metadata|uid"},
+      {"metadata|resourceVersion"},
+      {"metadata|generation"},
+      {"metadata|labels|lockstep.dev/job"},
+      {"metadata|labels|lockstep.dev/job-uid"},
+      {"metadata|labels|lockstep.dev/slot"},
+      {"metadata|labels|lockstep.dev/incarnation"},
+      {"metadata|annotations|lockstep.dev/node"},
+      {"metadata|creationTimestamp"},
+      {"metadata|deletionTimestamp"},
+      {"metadata|ownerReferences|[]|uid"},
+      {"metadata|ownerReferences|[]|controller"},
+      {"spec|nodeName"},
+      {"spec|schedulingGates"},
+      {"spec|affinity|nodeAffinity"},
+      {"status|phase"},
+      {"status|reason"},
+      {"status|message"},
+      {"status|podIP"},
+      {"status|conditions"},
+      {"status|initContainerStatuses"},
+      {"status|containerStatuses"},
+  };
+  return fields;
+}
+
 Result<Node> parse_node(const Json& object) {
   std::optional<Error> error;
   const Reader root(object, "", error);

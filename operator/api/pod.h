@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "operator/api/object.h"
+#include "operator/base/json_paths.h"
 
 namespace lockstep::api {
 
@@ -25,6 +26,7 @@ struct ContainerState {
   std::string terminated_message;
 
   bool out_of_memory() const { return terminated_reason == "OOMKilled"; }
+  bool operator==(const ContainerState&) const = default;
 };
 
 struct Pod {
@@ -51,9 +53,15 @@ struct Pod {
   bool terminal() const { return phase == "Succeeded" || phase == "Failed"; }
   // The kubelet of its node did not admit it: no container of it was ever started.
   bool refused() const;
+  bool operator==(const Pod&) const = default;
 };
 
+// Reads a pod. The pods of a cluster come with pod_fields() alone. That table holds what is read here, and each label
+// that is read of a Pod.
 Result<Pod> parse_pod(const Json& object);
+
+// What is read of a pod: a third of its text, with few of its labels and annotations.
+const JsonPaths& pod_fields();
 
 // The fields of a Node that Lockstep reads.
 struct Node {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <mutex>
 
+#include "operator/base/json_cut.h"
 #include "operator/base/log.h"
-#include "operator/kube/json_cut.h"
 #include "operator/kube/json_text.h"
 
 namespace lockstep::cache {
@@ -62,14 +62,14 @@ Result<kube::ListEnd> list_items(kube::Api& api, const kube::Resource& resource,
 
 class JsonIntake final : public Reflector::Intake {
  public:
-  JsonIntake(kube::Api& api, const kube::Resource& resource, ReflectorSink& sink)
-      : api_(api), resource_(resource), sink_(sink) {}
+  JsonIntake(kube::Api& api, const kube::Resource& resource, const JsonPaths* fields, ReflectorSink& sink)
+      : api_(api), resource_(resource), fields_(fields), sink_(sink) {}
 
   // One object at a time: the objects of a page together are ten times as large as its text.
   Result<kube::ListEnd> list(const kube::ListOptions& options, const std::function<void()>& begin) override {
     bool whole = true;
     LOCKSTEP_TRY(kube::ListEnd end, list_items(api_, resource_, options, begin, [&](std::string_view text) {
-                   kube::Json item = kube::parse_object(text);
+                   kube::Json item = kube::parse_object(text, fields_);
                    whole = whole && item.is_object();
                    if (!whole) return;
                    // Items of a list come without their kind.
@@ -95,6 +95,7 @@ class JsonIntake final : public Reflector::Intake {
  private:
   kube::Api& api_;
   const kube::Resource resource_;
+  const JsonPaths* const fields_;
   ReflectorSink& sink_;
 };
 
@@ -109,7 +110,7 @@ class TextIntake final : public Reflector::Intake {
   Status watch(const kube::WatchOptions& options, const std::function<bool(Version)>& accept,
                std::stop_token stop) override {
     const auto on_event = [&](kube::WatchEventType type, std::string_view object) {
-      const std::string version = kube::characters_of(kube::cut_at(object, {"metadata", "resourceVersion"}));
+      const std::string version = characters_of(cut_at(object, {"metadata", "resourceVersion"}));
       if (!accept(version)) return true;
       hand_on(sink_, type, object, version);
       return !stop.stop_requested();
@@ -127,8 +128,8 @@ class TextIntake final : public Reflector::Intake {
 
 Reflector::Reflector(kube::Api& api, Clock& clock, MetricsRegistry& metrics, kube::Resource resource,
                      ReflectorOptions options, ReflectorSink& sink, unsigned seed)
-    : Reflector(clock, metrics, resource, std::move(options), sink, std::make_unique<JsonIntake>(api, resource, sink),
-                seed) {}
+    : Reflector(clock, metrics, resource, options, sink,
+                std::make_unique<JsonIntake>(api, resource, options.fields, sink), seed) {}
 
 Reflector::Reflector(kube::Api& api, Clock& clock, MetricsRegistry& metrics, kube::Resource resource,
                      ReflectorOptions options, TextSink& sink, unsigned seed)
@@ -243,6 +244,7 @@ Duration Reflector::step_watch(std::stop_token stop) {
   watch.label_selector = options_.label_selector;
   watch.field_selector = options_.field_selector;
   watch.resource_version = version_;
+  watch.fields = options_.fields;
   watch.timeout_seconds =
       std::uniform_int_distribution<int>(options_.least_watch_seconds, options_.most_watch_seconds)(random_);
 

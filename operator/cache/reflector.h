@@ -18,6 +18,7 @@
 
 #include "operator/base/backoff.h"
 #include "operator/base/clock.h"
+#include "operator/base/json_paths.h"
 #include "operator/base/metrics.h"
 #include "operator/kube/api.h"
 
@@ -56,6 +57,9 @@ struct ReflectorOptions {
   std::string name_space;  // "" is all
   std::string label_selector;
   std::string field_selector;
+  // What a sink of Json reads: see kube::WatchOptions. metadata.name, namespace and resourceVersion are among them.
+  // Items of a list have kind and apiVersion in any case. It outlives the reflector.
+  const JsonPaths* fields = nullptr;
   int page_size = 500;
   // Watches end after a random time in this range. So they do not all reconnect at once, and spread over the API
   // servers.

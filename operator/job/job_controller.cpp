@@ -79,7 +79,7 @@ class Impl final : public JobController {
               {.reflector = everywhere(""), .index_by = {}},
               [this](const auto& before, const auto& after) { job_changed(before.get(), after.get()); }),
         pods_(api_, clock, metrics, kube::kPods, api::parse_pod,
-              {.reflector = everywhere(api::kLabelJobUid),
+              {.reflector = everywhere(api::kLabelJobUid, &api::pod_fields()),
                .index_by =
                    [](const api::Pod& pod) {
                      return std::vector{owner_index(pod.meta), kNodePrefix + pod.node_name};
@@ -166,10 +166,11 @@ class Impl final : public JobController {
   const rendezvous::Coordinator& coordinator() const override { return *coordinator_; }
 
  private:
-  cache::ReflectorOptions everywhere(const std::string& label_selector) const {
+  cache::ReflectorOptions everywhere(const std::string& label_selector, const JsonPaths* fields = nullptr) const {
     cache::ReflectorOptions options;
     options.name_space = options_.watch_namespace;
     options.label_selector = label_selector;
+    options.fields = fields;
     return options;
   }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "operator/base/clock.h"
+#include "operator/base/json_paths.h"
 #include "operator/base/result.h"
 
 namespace lockstep::kube {
@@ -72,6 +73,9 @@ struct WatchOptions {
   std::string field_selector;
   std::string resource_version;  // watch starts after it
   int timeout_seconds = 300;     // the server ends the watch after this; bookmarks are always asked for
+  // What the caller reads of an object: one that comes as Json may lack the rest. Null: all but managedFields. It
+  // outlives the call.
+  const JsonPaths* fields = nullptr;
 };
 
 enum class WatchEventType { kAdded, kModified, kDeleted, kBookmark };

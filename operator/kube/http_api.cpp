@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "operator/base/json_cut.h"
 #include "operator/base/log.h"
 #include "operator/kube/cpprest_transport.h"
-#include "operator/kube/json_cut.h"
 #include "operator/kube/json_text.h"
 #include "operator/kube/line_splitter.h"
 #include "operator/kube/status_error.h"
@@ -231,42 +231,42 @@ Status HttpApi::watch_lines(const Resource& resource, const WatchOptions& option
   return {};
 }
 
+HttpApi::Line HttpApi::judge_event(std::string_view line, const Resource& resource, const OnObject& on_object) {
+  std::string_view type, object;
+  const bool is_object = each_member(line, [&](std::string_view key, std::string_view value) {
+    if (key == "type") type = value;
+    if (key == "object") object = value;
+    return true;
+  });
+  if (!is_object || object.empty() || object.front() != '{') return {.undecodable = true};
+  if (type == "\"ERROR\"") {
+    const Json status = parse_object(object);
+    if (!status.is_object()) return {.undecodable = true};
+    return {.ended = error_from_status(status, 0.0, resource)};
+  }
+  const auto known = event_type(characters_of(type));
+  if (!known) return {.undecodable = true};
+  return on_object(*known, object);
+}
+
 Status HttpApi::watch(const Resource& resource, const WatchOptions& options,
                       const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) {
-  const auto on_line = [&](std::string_view line) -> Line {
-    Json parsed = parse_object(line);
-    auto* members = parsed.get_ptr<Json::object_t*>();
-    const auto object = members == nullptr ? Json::object_t::iterator() : members->find("object");
-    if (members == nullptr || object == members->end() || !object->second.is_object()) return {.undecodable = true};
-    const std::string type = text_at(parsed, {"type"});
-    if (type == "ERROR") return {.ended = error_from_status(object->second, 0.0, resource)};
-    const auto known = event_type(type);
-    if (!known) return {.undecodable = true};
-    return {.go_on = on_event(WatchEvent{*known, std::move(object->second)})};
+  const auto on_object = [&](WatchEventType type, std::string_view text) -> Line {
+    Json object = parse_object(text, options.fields);
+    if (!object.is_object()) return {.undecodable = true};
+    return {.go_on = on_event(WatchEvent{type, std::move(object)})};
   };
+  const auto on_line = [&](std::string_view line) { return judge_event(line, resource, on_object); };
   return watch_lines(resource, options, on_line, std::move(stop));
 }
 
 Status HttpApi::watch_text(const Resource& resource, const WatchOptions& options,
                            const std::function<bool(WatchEventType, std::string_view)>& on_event,
                            std::stop_token stop) {
-  const auto on_line = [&](std::string_view line) -> Line {
-    std::string_view type, object;
-    const bool is_object = each_member(line, [&](std::string_view key, std::string_view value) {
-      if (key == "type") type = value;
-      if (key == "object") object = value;
-      return true;
-    });
-    if (!is_object || object.empty() || object.front() != '{') return {.undecodable = true};
-    if (type == "\"ERROR\"") {
-      const Json status = parse_object(object);
-      if (!status.is_object()) return {.undecodable = true};
-      return {.ended = error_from_status(status, 0.0, resource)};
-    }
-    const auto known = event_type(characters_of(type));
-    if (!known) return {.undecodable = true};
-    return {.go_on = on_event(*known, object)};
+  const auto on_object = [&](WatchEventType type, std::string_view text) -> Line {
+    return {.go_on = on_event(type, text)};
   };
+  const auto on_line = [&](std::string_view line) { return judge_event(line, resource, on_object); };
   return watch_lines(resource, options, on_line, std::move(stop));
 }
 

@@ -64,6 +64,9 @@ class HttpApi final : public Api {
     bool undecodable = false;
     std::optional<Error> ended;  // by an ERROR event
   };
+  using OnObject = std::function<Line(WatchEventType type, std::string_view object)>;
+  // Reads the type of a line's event. An ERROR ends the watch; `on_object` judges the object of any other.
+  static Line judge_event(std::string_view line, const Resource& resource, const OnObject& on_object);
   Status watch_lines(const Resource& resource, const WatchOptions& options,
                      const std::function<Line(std::string_view)>& on_line, std::stop_token stop);
   Result<Response> exchange(Request request, const std::function<Result<Response>(const Request&)>& send);

@@ -4,7 +4,8 @@
 
 namespace lockstep::kube {
 
-nlohmann::json parse_object(std::string_view text) {
+nlohmann::json parse_object(std::string_view text, const JsonPaths* fields) {
+  if (fields != nullptr) return nlohmann::json::parse(keep_paths(text, *fields), nullptr, false);
   using Event = nlohmann::json::parse_event_t;
   return nlohmann::json::parse(
       text.begin(), text.end(),

@@ -1,6 +1,5 @@
 #include "operator/placement/json_walk.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::placement {
@@ -79,39 +78,9 @@ class Walk final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-JsonPaths::JsonPaths(std::initializer_list<Path> paths) : places_(1) {
-  for (const Path& path : paths) {
-    std::size_t place = 0;
-    std::string_view rest = path.text;
-    while (!rest.empty()) {
-      const std::string key(rest.substr(0, rest.find('|')));
-      rest.remove_prefix(std::min(rest.size(), key.size() + 1));
-      const auto& known = places_[place].next;
-      const auto found = std::find_if(known.begin(), known.end(),
-                                      [&](int next) { return places_[static_cast<std::size_t>(next)].key == key; });
-      if (found != known.end()) {
-        place = static_cast<std::size_t>(*found);
-        continue;
-      }
-      places_[place].next.push_back(static_cast<int>(places_.size()));
-      place = places_.size();
-      places_.push_back({key, -1, {}});
-    }
-    places_[place].id = path.id;
-  }
-}
-
-int JsonPaths::next(int place, std::string_view key) const {
-  for (const int next : places_[static_cast<std::size_t>(place)].next) {
-    const std::string& known = places_[static_cast<std::size_t>(next)].key;
-    if (known == key || (known == "*" && key != "[]")) return next;
-  }
-  return -1;
-}
-
 bool walk_json(std::string_view text, const JsonPaths& paths, JsonVisitor& visitor) {
   Walk walk(paths, visitor);
-  return nlohmann::json::sax_parse(text.begin(), text.end(), &walk);
+  return nlohmann::json::sax_parse(keep_paths(text, paths), &walk);
 }
 
 }  // namespace lockstep::placement

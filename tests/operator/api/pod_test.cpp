@@ -63,7 +63,8 @@ TEST(Pod, its_conditions_say_unschedulable_and_disrupted) {
   EXPECT_EQ(waiting->unschedulable_reason, "Unschedulable");
   EXPECT_EQ(waiting->unschedulable_message, "0/3 nodes");
   const auto disrupted = parse_pod(Json::parse(R"({"status": {"conditions": [
-    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-20T12:00:00Z"}, {"type": "Ready", "status": "True"},
+    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-20T12:00:00Z"},
+    {"type": "Ready", "status": "True"},
     {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drain"}]}})"));
   ASSERT_TRUE(disrupted);
   EXPECT_TRUE(disrupted->scheduled);
@@ -100,6 +101,44 @@ TEST(Node, the_out_of_service_taint_and_cordon_are_seen) {
   ASSERT_TRUE(node);
   EXPECT_TRUE(node->unschedulable);
   EXPECT_TRUE(node->out_of_service);
+}
+
+TEST(Pod, of_its_fields_alone_is_the_pod_of_the_whole_text) {
+  const std::string text = R"({"kind": "Pod",
+    "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5", "generation": 2,
+      "labels": {"lockstep.dev/job": "j", "lockstep.dev/job-uid": "w", "lockstep.dev/slot": "3",
+        "lockstep.dev/incarnation": "7", "other": "o"},
+      "annotations": {"lockstep.dev/node": "reserved", "other": "o"}, "managedFields": [{"manager": "m"}],
+      "creationTimestamp": "2026-11-28T12:00:00Z", "deletionTimestamp": "2026-11-28T13:00:00Z",
+      "ownerReferences": [{"uid": "w", "controller": true}]},
+    "spec": {"nodeName": "node-1", "schedulingGates": [{"name": "gate"}], "containers": [{"name": "trainer"}],
+      "affinity": {"podAffinity": {}, "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
+    "status": {"phase": "Failed", "reason": "Evicted", "message": "disk", "podIP": "10.0.0.1", "hostIP": "10.0.0.2",
+      "conditions": [{"type": "Ready", "status": "True"},
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-28T12:00:01Z"},
+        {"type": "DisruptionTarget", "status": "True", "reason": "d", "message": "drained"}],
+      "initContainerStatuses": [{"name": "agent", "ready": true, "state": {"running": {}}}],
+      "containerStatuses": [{"name": "trainer", "restartCount": 2,
+        "allocatedResourcesStatus": [{"name": "gpu", "resources": [{"resourceID": "0", "health": "Unhealthy"}]}],
+        "state": {"terminated": {"exitCode": 137, "signal": 9, "reason": "OOMKilled", "message": "tail"}}}]}})";
+  const auto kept = Json::parse(keep_paths(text, pod_fields()));
+  EXPECT_FALSE(kept["metadata"].contains("managedFields"));
+  EXPECT_FALSE(kept["spec"].contains("containers"));
+  const auto of_fields = parse_pod(kept);
+  auto whole = parse_pod(Json::parse(text));
+  ASSERT_TRUE(of_fields && whole);
+  EXPECT_EQ(whole->meta.labels.erase("other") + whole->meta.annotations.erase("other"), 2U);
+  EXPECT_TRUE(*of_fields == *whole);
+  const Pod none;
+  EXPECT_NE(whole->meta.generation, none.meta.generation);
+  EXPECT_NE(whole->meta.created, none.meta.created);
+  EXPECT_NE(whole->meta.deleted, none.meta.deleted);
+  EXPECT_EQ(whole->meta.controller_uid(), "w");
+  EXPECT_EQ(whole->gates.size(), 1U);
+  EXPECT_EQ(whole->reserved_node, "reserved");
+  EXPECT_TRUE(whole->has_node_affinity && whole->ready && whole->scheduled);
+  EXPECT_EQ(whole->disruption_message, "drained");
+  EXPECT_EQ(whole->unhealthy_device, "gpu 0");
 }
 
 }  // namespace

@@ -32,8 +32,12 @@ class Diary final : public ReflectorSink {
  public:
   std::vector<std::string> lines;
   std::string pages;
+  Json newest;  // item of a list
   void begin_list() override { pages.clear(); }
-  void add_item(Json item) override { pages += item["metadata"]["name"].get<std::string>(); }
+  void add_item(Json item) override {
+    pages += item["metadata"]["name"].get<std::string>();
+    newest = std::move(item);
+  }
   void end_list(const std::string& version) override { lines.push_back("list " + pages + " " + version); }
   void put(Json item, const std::string& version) override { note("put", item, version); }
   void remove(Json item, const std::string& version) override { note("remove", item, version); }
@@ -135,6 +139,26 @@ TEST_F(ReflectorTest, events_and_bookmarks_advance_the_version_over_a_clean_end)
   step();
   EXPECT_EQ(asked, (std::vector<std::string>{"watch rv=100", "watch rv=102", "watch rv=500"}));
   EXPECT_EQ(diary.lines, (std::vector<std::string>{"put b 101", "remove a 102", "bookmark 500"}));
+}
+
+TEST_F(ReflectorTest, a_sink_that_reads_few_fields_gets_no_others) {
+  const JsonPaths fields{{"metadata"}, {"status|phase"}};
+  Reflector of_fields{api, clock, metrics, kube::kPods, {.fields = &fields}, diary, 1};
+  Json item = object("a", 5);
+  item["spec"] = {{"nodeName", "n"}};
+  item["status"] = {{"phase", "Running"}, {"podIP", "10.0.0.1"}};
+  lists.push_back(ListPage{{item}, "100", ""});
+  EXPECT_EQ(of_fields.step({}), Duration::zero());
+  EXPECT_FALSE(diary.newest.contains("spec"));
+  EXPECT_EQ(diary.newest["status"], (Json{{"phase", "Running"}}));
+  EXPECT_EQ(diary.newest["kind"], "Pod");
+  const JsonPaths* asked_for = nullptr;
+  api.on_watch = [&](const WatchOptions& options, const std::function<bool(WatchEvent)>&, std::stop_token) -> Status {
+    asked_for = options.fields;
+    return {};
+  };
+  of_fields.step({});
+  EXPECT_EQ(asked_for, &fields);
 }
 
 TEST_F(ReflectorTest, a_sink_of_texts_gets_the_same_events_as_one_of_json) {

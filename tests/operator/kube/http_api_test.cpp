@@ -230,6 +230,21 @@ TEST_F(HttpApiTest, texts_of_a_watch_are_the_objects_of_its_events) {
   EXPECT_NE(metrics.text().find("lockstep_watch_undecodable_total{resource=\"pods\"} 3"), std::string::npos);
 }
 
+TEST_F(HttpApiTest, objects_of_a_watch_have_the_fields_that_are_asked_for) {
+  wire->stream_body =
+      "{\"type\":\"ADDED\",\"object\":{\"a\":{\"b\":1,\"c\":2},\"d\":[nonsense]}}\n"
+      "{\"type\":\"ADDED\",\"object\":{\"a\":{\"b\":nonsense}}}\n";
+  const JsonPaths fields{{"a|b"}};
+  std::vector<Json> seen;
+  const auto on_event = [&](WatchEvent event) {
+    seen.push_back(std::move(event.object));
+    return true;
+  };
+  EXPECT_TRUE(api.watch(kPods, {.fields = &fields}, on_event, {}));
+  EXPECT_EQ(seen, (std::vector<Json>{{{"a", {{"b", 1}}}}}));
+  EXPECT_NE(metrics.text().find("lockstep_watch_undecodable_total{resource=\"pods\"} 1"), std::string::npos);
+}
+
 TEST_F(HttpApiTest, requests_are_counted_by_outcome) {
   wire->answers = {{409, R"({"kind":"Status","reason":"Conflict","message":"no"})", 0}};
   EXPECT_FALSE(api.get(kPods, "x", "p"));

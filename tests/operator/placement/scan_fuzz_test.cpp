@@ -15,8 +15,8 @@ namespace lockstep::placement {
 namespace {
 
 const std::string kSeeds[] = {
-    R"({"kind":"Pod","metadata":{"name":"p","uid":"01234567-89ab-cdef-0123-456789abcdef","labels":{"lockstep.dev/job-uid":
-"f","lockstep.dev/slot":"3"},"annotations":{"lockstep.dev/node":"n"}},"spec":{"nodeName":"n","priority":7,"overhead":
+    R"({"kind":"Pod","metadata":{"name":"p","uid":"01234567-89ab-cdef-0123-456789abcdef","labels":{
+"lockstep.dev/job-uid":"f","lockstep.dev/slot":"3"},"annotations":{"lockstep.dev/node":"n"}},"spec":{"nodeName":"n","priority":7,"overhead":
 {"cpu":"1"},"resources":{"requests":{"cpu":"2"},"limits":{"memory":"1Gi"}},"schedulingGates":[{"name":"g"}],
 "containers":[{"name":"c","resources":{"requests":{"cpu":"100m"},"limits":{"nvidia.com/gpu":8}},"ports":[{"hostPort":
 80}]}],"initContainers":[{"name":"i","restartPolicy":"Always","resources":{"requests":{"memory":1e3}}}]},"status":
@@ -38,6 +38,13 @@ TEST(Scan, of_a_text_of_brackets_neither_recurses_nor_grows) {
     EXPECT_FALSE(scan_pod(text));
     EXPECT_FALSE(scan_node(text, {}));
   }
+}
+
+TEST(Scan, of_a_deep_value_on_a_path_does_not_recurse) {
+  const std::string deep = std::string(1U << 20U, '[') + std::string(1U << 20U, ']');
+  const auto pod = scan_pod(R"({"metadata":{"uid":"u","name":)" + deep + "}}");
+  ASSERT_TRUE(pod) << pod.error().message;
+  EXPECT_EQ(pod->name, "");
 }
 
 TEST(Scan, bounds_what_one_object_may_hold) {

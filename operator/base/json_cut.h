@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::kube {
+namespace lockstep {
 
 // Calls `visit` with the key, as it is written between its quotes, and the text of each member, in their order, until
 // `visit` returns false. False when `object` is not an object from its first to its last character; `visit` has then
@@ -24,4 +24,4 @@ std::string_view cut_at(std::string_view object, std::initializer_list<std::stri
 // The characters of a string's text; "" when it is no string.
 std::string characters_of(std::string_view value);
 
-}  // namespace lockstep::kube
+}  // namespace lockstep

@@ -1,8 +1,8 @@
-#include "operator/kube/json_cut.h"
+#include "operator/base/json_cut.h"
 
 #include <nlohmann/json.hpp>
 
-namespace lockstep::kube {
+namespace lockstep {
 namespace {
 
 constexpr auto kEnd = std::string_view::npos;
@@ -121,4 +121,4 @@ std::string characters_of(std::string_view value) {
   return parsed.is_string() ? parsed.get<std::string>() : std::string();
 }
 
-}  // namespace lockstep::kube
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "operator/kube/json_cut.h"
+#include "operator/base/json_cut.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,10 @@
 #include <random>
 #include <vector>
 
+#include "tests/random_json.h"
 #include "tests/sanitizer.h"
 
-namespace lockstep::kube {
+namespace lockstep {
 namespace {
 
 using Parts = std::vector<std::string>;
@@ -69,31 +70,10 @@ TEST(JsonCut, of_a_deep_text_does_not_recurse) {
 TEST(JsonCut, of_valid_json_agrees_with_the_parser) {
   std::mt19937_64 random(20261124);
   const auto below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
-  const std::function<nlohmann::json(int)> any = [&](int depth) -> nlohmann::json {
-    switch (below(depth > 0 ? 6 : 4)) {
-      case 0:
-        return below(1000) - 500;
-      case 1:
-        return std::string(static_cast<std::size_t>(below(4)), "a\"\\{}[],:/\n"[below(11)]);
-      case 2:
-        return below(2) == 0;
-      case 3:
-        return nullptr;
-      case 4: {
-        auto array = nlohmann::json::array();
-        for (int i = below(4); i > 0; --i) array.push_back(any(depth - 1));
-        return array;
-      }
-      default: {
-        auto object = nlohmann::json::object();
-        for (int i = below(4); i > 0; --i) object["k" + std::to_string(below(9))] = any(depth - 1);
-        return object;
-      }
-    }
-  };
+  const std::vector<std::string> keys{"k0", "k1", "k2", "k3", "k4"};
   for (int i = 0; i < sanitizer::cases(2000); ++i) {
     auto object = nlohmann::json::object();
-    for (int k = below(5); k > 0; --k) object["k" + std::to_string(k)] = any(4);
+    for (int k = below(5); k > 0; --k) object["k" + std::to_string(k)] = random_json(random, 4, keys);
     const std::string text = object.dump(below(3) - 1);
     auto back = nlohmann::json::object();
     ASSERT_TRUE(each_member(text, [&](std::string_view key, std::string_view value) {
@@ -105,4 +85,4 @@ TEST(JsonCut, of_valid_json_agrees_with_the_parser) {
 }
 
 }  // namespace
-}  // namespace lockstep::kube
+}  // namespace lockstep
