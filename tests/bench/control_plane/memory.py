@@ -158,8 +158,8 @@ def table(fleet, sizes=SIZES):
             time.sleep(61)  # it returns free memory to the machine once a minute, without an event
             fleet.api.close()  # the server has closed the idle connection
             columns.append(look(fleet, controller, symbols))
+        print(f"\nmemory of the operator in MiB, by pods that run{'':6}" + "".join(f"{size:>10,}" for size in sizes))
+        for what in columns[0]:
+            print(f"  {what:52}" + "".join(f"{column[what]:10.1f}" for column in columns), flush=True)
         fleet.clear()
-    print(f"\nmemory of the operator in MiB, by pods that run{'':6}" + "".join(f"{size:>10,}" for size in sizes))
-    for what in columns[0]:
-        print(f"  {what:52}" + "".join(f"{column[what]:10.1f}" for column in columns), flush=True)
     return [{"memory_at": size, **column} for size, column in zip(sizes, columns)]
