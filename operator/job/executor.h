@@ -34,8 +34,9 @@ namespace lockstep::job {
 struct ExecutorOptions {
   // Writes under way at most, each on a thread of its own. All but the first start when they are needed. 0: submit()
   // carries the batch out itself before it returns; exceptions of a write pass through.
-  int most = 32;
-  int first = 16;                             // writes under way before anything is known of the server
+  int most = static_cast<int>(kube::AdaptiveLimit::Options().most);
+  // Writes under way before anything is known of the server.
+  int first = static_cast<int>(kube::AdaptiveLimit::Options().first);
   Duration slice = std::chrono::seconds(10);  // of one batch
   Duration stuck_after = std::chrono::minutes(1);
 };

@@ -11,6 +11,7 @@
 #include "operator/base/clock.h"
 #include "operator/base/metrics.h"
 #include "operator/base/result.h"
+#include "operator/job/executor.h"
 #include "operator/job/job_placement.h"
 #include "operator/kube/api.h"
 #include "operator/placement/profile.h"
@@ -37,7 +38,7 @@ struct JobControllerOptions {
   bool leave_unhealthy_devices = true;                 // and pods with a device that the kubelet calls unhealthy
   std::optional<JobPlacementOptions> placement;        // empty: kube-scheduler places the pods of all jobs
   int workers = 4;                                     // jobs that are reconciled at the same time
-  int most_bulk_writes = 32;                           // creates and deletes of pods under way at most, of all jobs
+  int most_bulk_writes = ExecutorOptions().most;       // creates and deletes of pods under way at most, of all jobs
   Duration resync_every = std::chrono::hours(1);       // every job is looked at again after this, event or not
   // A reconcile or a bulk write that lasts longer makes healthy() false: several deadlines of a call.
   Duration stuck_after = std::chrono::minutes(1);

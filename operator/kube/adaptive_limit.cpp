@@ -6,6 +6,7 @@
 namespace lockstep::kube {
 
 void AdaptiveLimit::ended(MonotonicTime now, Duration latency, Answer answer, int inside, Duration retry_after) {
+  if (now - period_ > 2 * options_.forget_lowest) starting_ = true;
   if (now - period_ > options_.forget_lowest) {
     lowest_before_ = lowest_now_;
     lowest_now_ = 0;
@@ -20,6 +21,7 @@ void AdaptiveLimit::ended(MonotonicTime now, Duration latency, Answer answer, in
     ++served_;
   } else if (!cut_) {
     cut_ = true;
+    starting_ = false;
     limit_ = std::max(options_.least, limit_ / 2);
   }
   if (answer == Answer::kRefused) {
@@ -41,7 +43,8 @@ void AdaptiveLimit::end_round(MonotonicTime now) {
     const double quick = std::chrono::duration<double>(options_.quick).count();
     const double accepted = std::max(options_.tolerance * lowest(), quick);
     const double gradient = std::clamp(accepted * served_ / seconds_, 0.5, 1.0);
-    const double next = limit_ * gradient + std::sqrt(limit_) / 2;
+    starting_ = starting_ && gradient == 1;
+    const double next = starting_ ? limit_ * 2 : limit_ * gradient + std::sqrt(limit_) / 2;
     const double most = ceiling_ > 0 ? std::min(ceiling_, options_.most) : options_.most;
     if (next < limit_ || used_) limit_ = std::clamp(next, options_.least, std::max(most, options_.least));
   }

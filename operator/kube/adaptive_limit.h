@@ -6,6 +6,8 @@
 //   accepted = max(tolerance * lowest latency, `quick`)
 //   next = limit * clamp(accepted / mean latency of the round, 1/2, 1) + sqrt(limit) / 2
 //
+// The limit doubles each round instead until a round is slow or the server refuses. Small steps would take longer than
+// a gang. It doubles again when no answer came for a time, 2 * `forget_lowest` at most.
 // The limit grows while the server answers quickly. It stops near the number at which more requests only wait in the
 // server's queues. A refusal (429, 503) or a lost answer halves it, once per round. For `forget_refusal` it then stays
 // below the number at which the server refused.
@@ -18,9 +20,9 @@ namespace lockstep::kube {
 class AdaptiveLimit {
  public:
   struct Options {
-    double first = 16, least = 4, most = 32;
+    double first = 16, least = 4, most = 48;
     double tolerance = 3;                               // of the mean latency over the lowest, before the limit shrinks
-    Duration quick = std::chrono::milliseconds(250);    // a lower mean latency is no reason to shrink
+    Duration quick = std::chrono::milliseconds(500);    // a lower mean latency is no reason to shrink
     Duration forget_lowest = std::chrono::seconds(10);  // the lowest latency is of this and the last such period
     Duration forget_refusal = std::chrono::seconds(2);
   };
@@ -48,6 +50,7 @@ class AdaptiveLimit {
 
   Options options_;
   double limit_;
+  bool starting_ = true;  // the limit doubles
   // The round in progress.
   int answers_ = 0;
   int served_ = 0;
