@@ -51,7 +51,7 @@ def soak_forms(rounds):
         ),
         (
             "chaos",
-            pytest_words("tests/e2e/local/test_chaos.py", "-k", "exactly_once"),
+            pytest_words("tests/e2e/local/test_chaos.py", "-k", "makes_each_step_once"),
             {
                 "LOCKSTEP_CHAOS_FAULTS": str(25 * rounds),
                 "LOCKSTEP_CHAOS_WORKERS": "6",
@@ -60,7 +60,7 @@ def soak_forms(rounds):
         ),
         (
             "the bits under twenty seeds of chaos",
-            pytest_words("tests/e2e/local/test_chaos.py", "-k", "bits_are_the_same"),
+            pytest_words("tests/e2e/local/test_chaos.py", "-k", "weights_are_bitwise_identical"),
             {"LOCKSTEP_CHAOS_SEEDS": "20", "LOCKSTEP_SEED": str(int(time.time()))},
         ),
         (
