@@ -5,6 +5,13 @@ include_guard()
 # What `ctest -L unit` runs; a sanitizer's build needs nothing else.
 add_custom_target(unit_tests)
 
+if(LOCKSTEP_TESTS)
+  add_library(lockstep_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/main.cpp
+                                        ${PROJECT_SOURCE_DIR}/tests/threads_started.cpp)
+  target_include_directories(lockstep_test_main PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(lockstep_test_main PUBLIC GTest::gmock ${CMAKE_DL_LIBS} PRIVATE lockstep_warnings)
+endif()
+
 # lockstep_room(<room> SOURCES a.cpp ... [MUTATED b.cpp ...] [APART c.cpp ...] [DEPENDS room ...]
 #               [LIBRARIES target ...])
 # MUTATED: sources that tests compile again with bugs in them. A unity build makes one object of them, which the linker
@@ -24,23 +31,33 @@ function(lockstep_room room)
   target_link_libraries(lockstep_${room} PUBLIC ${ROOM_DEPENDS} ${ROOM_LIBRARIES} PRIVATE lockstep_warnings)
 endfunction()
 
-# lockstep_test(<room> SOURCES x_test.cpp ... [SEPARATE] [ONE_THREAD] [DEPENDS room ...] [LIBRARIES target ...]
-#               [LABELS unit])
+# lockstep_test(<room> [SOURCES x_test.cpp ...] [ONE_THREAD y_test.cpp ...] [SEPARATE] [DEPENDS room ...]
+#               [LIBRARIES target ...] [LABELS unit])
+# ONE_THREAD: files whose tests start no thread but OpenMP's; a test of theirs that does fails (tests/main.cpp).
+# ThreadSanitizer's build leaves them out. `make test` runs them under AddressSanitizer at idle priority.
 # SEPARATE: never as a unity build, because the files use the same local names for different things. Better: a namespace
 # for each file, `namespace lockstep::<room>::<file>`.
-# ONE_THREAD: neither the room nor its tests start threads (tests/structure checks). ThreadSanitizer's build leaves it
-# out. It has no deadlines, so scripts/run_tests.py runs it under AddressSanitizer at idle priority.
 function(lockstep_test room)
-  cmake_parse_arguments(T "SEPARATE;ONE_THREAD" "" "SOURCES;DEPENDS;LIBRARIES;LABELS" ${ARGN})
-  if(T_ONE_THREAD AND LOCKSTEP_SANITIZE STREQUAL "thread")
-    return()
+  cmake_parse_arguments(T "SEPARATE" "" "SOURCES;ONE_THREAD;DEPENDS;LIBRARIES;LABELS" ${ARGN})
+  if(LOCKSTEP_SANITIZE STREQUAL "thread")
+    set(T_ONE_THREAD)
+    if(NOT T_SOURCES)
+      return()
+    endif()
   endif()
   if(NOT T_LABELS)
     set(T_LABELS unit)
   endif()
-  add_executable(${room}_test ${T_SOURCES})
+  set(one_thread_files ${CMAKE_CURRENT_BINARY_DIR}/${room}_one_thread_files.cpp)
+  list(TRANSFORM T_ONE_THREAD REPLACE ".*/" "" OUTPUT_VARIABLE names)
+  list(JOIN names "," names)
+  file(CONFIGURE OUTPUT ${one_thread_files} CONTENT [[
+extern const char* const lockstep_one_thread_files;
+const char* const lockstep_one_thread_files = ",@names@,";
+]] @ONLY)
+  add_executable(${room}_test ${T_ONE_THREAD} ${T_SOURCES} ${one_thread_files})
   list(TRANSFORM T_DEPENDS PREPEND lockstep_)
-  target_link_libraries(${room}_test PRIVATE ${T_DEPENDS} ${T_LIBRARIES} GTest::gmock GTest::gtest_main lockstep_warnings)
+  target_link_libraries(${room}_test PRIVATE ${T_DEPENDS} ${T_LIBRARIES} GTest::gmock lockstep_test_main lockstep_warnings)
   target_include_directories(${room}_test PRIVATE ${PROJECT_SOURCE_DIR})
   if(T_SEPARATE)
     set_target_properties(${room}_test PROPERTIES UNITY_BUILD OFF)
@@ -49,18 +66,28 @@ function(lockstep_test room)
   set(test_seconds 300)
   if(LOCKSTEP_SANITIZE)
     set(test_seconds 900)
-    if(T_ONE_THREAD)
-      set(test_seconds 2700)
-    endif()
-  endif()
-  if(T_ONE_THREAD)
-    list(APPEND T_LABELS one_thread)
   endif()
   add_test(NAME ${room} COMMAND ${room}_test)
   set_tests_properties(${room} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${test_seconds})
+  if(T_ONE_THREAD AND LOCKSTEP_SANITIZE MATCHES "address")
+    set(idle ${room})
+    if(T_SOURCES)
+      set(idle ${room}_one_thread)
+      add_test(NAME ${idle} COMMAND ${room}_test)
+      set_tests_properties(${room} PROPERTIES ENVIRONMENT LOCKSTEP_TEST_FILES=threads)
+      set_tests_properties(${idle} PROPERTIES ENVIRONMENT LOCKSTEP_TEST_FILES=one_thread)
+      lockstep_one_report(${room} ${idle})
+    endif()
+    set_tests_properties(${idle} PROPERTIES LABELS "${T_LABELS};one_thread" TIMEOUT 2700)
+  endif()
   if("unit" IN_LIST T_LABELS)
     add_dependencies(unit_tests ${room}_test)
   endif()
+endfunction()
+
+# Side by side, two runs of one program would write one report, and the tests of one would not be counted.
+function(lockstep_one_report first second)
+  set_tests_properties(${first} ${second} PROPERTIES RESOURCE_LOCK ${first}_report)
 endfunction()
 
 # Runs tests of a room once more, on the backend of tests/trainer/backend/late_backend.h.
@@ -69,8 +96,7 @@ function(lockstep_test_on_late room filter)
   get_test_property(${room} LABELS labels)
   get_test_property(${room} TIMEOUT seconds)
   set_tests_properties(${room}_late PROPERTIES ENVIRONMENT LOCKSTEP_TEST_BACKEND=late LABELS "${labels}" TIMEOUT ${seconds})
-  # Side by side, two runs of one program would write one report, and the tests of one would not be counted.
-  set_tests_properties(${room} ${room}_late PROPERTIES RESOURCE_LOCK ${room}_report)
+  lockstep_one_report(${room} ${room}_late)
 endfunction()
 
 function(lockstep_add_if_there folder)

@@ -61,25 +61,6 @@ def sources(folder):
     return [path for path in sorted(folder.rglob("*")) if path.suffix in (".h", ".cpp", ".cu", ".cuh")]
 
 
-THREADS = re.compile(
-    r"std::(j?thread|mutex|shared_mutex|atomic|async|future|promise|condition_variable|call_once)"
-    r"|asio|pthread_|pragma omp"
-)
-
-
-def left_out_of_tsan():
-    """Folder and name of each test program that ThreadSanitizer's build leaves out."""
-    for path in sorted((ROOT / "tests").rglob("CMakeLists.txt")):
-        for name in re.findall(r"lockstep_test\((\w+)[^)]*\bONE_THREAD\b", path.read_text()):
-            yield path.parent, name
-
-
-def included_headers(path):
-    """Headers of this repository that a source includes itself."""
-    names = re.findall(r'#\s*include\s+"((?:operator|trainer|tests)/[^"]+)"', path.read_text(errors="replace"))
-    return [ROOT / name for name in names if (ROOT / name).is_file()]
-
-
 class Rooms(unittest.TestCase):
     def test_the_map_has_the_arrows_of_cmake(self):
         mapped = mapped_rooms(LAYOUT.read_text())
@@ -136,21 +117,6 @@ class Rooms(unittest.TestCase):
         for _, folder in rooms():
             lines = len((folder / "CMakeLists.txt").read_text().splitlines())
             self.assertLess(lines, 20, f"{folder.relative_to(ROOT)}/CMakeLists.txt")
-
-    def test_what_thread_sanitizer_leaves_out_knows_no_threads(self):
-        left_out = {name: folder for folder, name in left_out_of_tsan()}
-        self.assertLessEqual({"api", "placement"}, set(left_out))
-        for name, folder in left_out.items():
-            room = ROOT / folder.relative_to(ROOT / "tests")
-            if room.name == name:
-                paths = sources(folder) + sources(room)
-            else:  # a test beside the room's own, with files of that name's stem
-                paths = [path for path in sources(folder) if path.name.startswith(name[:-1])]
-            knows = [str(path.relative_to(ROOT)) for path in paths if THREADS.search(path.read_text(errors="replace"))]
-            # A header with a parallel loop starts threads in its callers.
-            headers = {header for path in paths for header in included_headers(path)}
-            knows += [str(path.relative_to(ROOT)) for path in headers if "pragma omp" in path.read_text()]
-            self.assertFalse(knows, f"{name}_test is ONE_THREAD")
 
     def test_one_file_of_core_and_one_per_backend_look_into_the_op_of_a_node(self):
         rooms = [path for room in ("core", "backend", "models") for path in sources(ROOT / "trainer" / room)]

@@ -13,7 +13,6 @@
 #include "operator/api/schema.h"
 #include "operator/api/training_job.h"
 #include "operator/api/validation_rules.h"
-#include "tests/sanitizer.h"
 
 namespace lockstep::api::validate_test {
 namespace {
@@ -168,8 +167,7 @@ TEST(Validate, says_at_most_a_hundred_things) {
 }
 
 TEST(Validate, any_value_anywhere_is_accepted_or_refused_with_a_sentence) {
-  const Json values = Json::parse(
-      sanitizer::kThreads ? "[null, {}]" : R"([null, true, -1, 1e300, "", "x", [], [null], [[]], {}, {"a": null}])");
+  const Json values = Json::parse(R"([null, true, -1, 1e300, "", "x", [], [null], [[]], {}, {"a": null}])");
   Json job = with_defaults(small_job());
   job["spec"]["env"] = Json::parse(R"([{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}])");
   job["spec"]["resources"] = Json::parse(R"({"limits": {"cpu": 1}})");

@@ -13,7 +13,7 @@ namespace lockstep::job::crash_test {
 namespace {
 
 // Of the writes after which the operator dies.
-constexpr int kStride = sanitizer::kThreads ? 12 : sanitizer::kOn ? 4 : 1;
+constexpr int kStride = sanitizer::kOn ? 4 : 1;
 
 // The status without times, and the pods that are left.
 std::string end_state(World& world) {

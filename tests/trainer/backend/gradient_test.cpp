@@ -28,7 +28,6 @@ using testing::case_name;
 using testing::expect_a_nan_to_reach_the_loss;
 using testing::kTolerance;
 using testing::LayerCase;
-using testing::without_threads;
 using testing::worst_difference;
 
 void expect_gradients_of_ref(const char* name, const core::Graph& graph, std::int32_t classes) {
@@ -57,7 +56,6 @@ std::vector<double> central_differences(Bench& bench) {
 class Layer : public ::testing::TestWithParam<LayerCase> {};
 
 TEST_P(Layer, gradient_of_ref_is_what_central_differences_say) {
-  if (sanitizer::kThreads) GTEST_SKIP() << "ref has one thread";
   auto backend = backend::make_backend("ref", 1).value();
   core::Graph graph = GetParam().graph();
   Bench bench(graph, *backend, GetParam().classes);
@@ -97,8 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Even, CpuLayer, ::testing::ValuesIn(testing::layer_case
 INSTANTIATE_TEST_SUITE_P(Attention, CpuLayer, ::testing::ValuesIn(testing::attention_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(OddImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 6)), case_name);
 // Rows long enough that sums of depthwise weights' gradients are cut, and strides that the library has with AVX2.
-INSTANTIATE_TEST_SUITE_P(LargeImages, CpuLayer, ::testing::ValuesIn(without_threads(testing::image_layer_cases(23, 8))),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(LargeImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(23, 8)), case_name);
 INSTANTIATE_TEST_SUITE_P(EvenImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 32)), case_name);
 
 // A layer whose input gradient the library computes in a layout of its own with AVX-512.
@@ -280,7 +277,6 @@ TEST(Models, gradients_of_every_layer_of_a_char_transformer_are_those_of_ref) {
       models::char_transformer(
           {.batch = 2, .vocabulary = 29, .context = 16, .layers = 2, .width = 32, .heads = 4, .dropout = 0.1}),
       29);
-  if (sanitizer::kThreads) return;  // twelve seconds in which one thread computes
   expect_gradients_of_ref("as lockstep-trainer makes it",
                           models::char_transformer({.batch = sanitizer::kOn ? 1 : 4, .vocabulary = 90}), 90);
 }

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "tests/sanitizer.h"
 #include "trainer/core/graph.h"
 
 namespace lockstep::trainer::testing {
@@ -21,12 +20,6 @@ struct LayerCase {
 
 inline std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
   return info.param.name;
-}
-
-// ThreadSanitizer sees each layer once: images are slow there, and other sizes and a NaN are matters of one thread.
-inline std::vector<LayerCase> without_threads(std::vector<LayerCase> cases) {
-  if (sanitizer::kThreads) cases.clear();
-  return cases;
 }
 
 inline void PrintTo(const LayerCase& layer, std::ostream* out) {

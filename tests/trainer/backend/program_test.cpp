@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "tests/sanitizer.h"
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/heads.h"
 #include "tests/trainer/backend/image_layers.h"
@@ -38,8 +37,7 @@ TEST(Program, shared_memory_changes_no_bit_and_saves_most_of_the_bytes) {
   EXPECT_LT(shared.program().arena_bytes(), apart.program().arena_bytes() * 3 / 4);
 }
 
-// ThreadSanitizer does not know OpenMP's barriers.
-constexpr int kThreads = sanitizer::kThreads ? 1 : 2;
+constexpr int kThreads = 2;
 
 TEST(Recompute, changes_no_bit_of_any_layer) {
   for (const char* name : {"cpu", "ref"}) {
@@ -55,7 +53,6 @@ TEST(Recompute, changes_no_bit_of_any_layer) {
 
 TEST(Recompute, changes_no_bit_of_a_network_and_saves_memory) {
   for (const char* name : {"cpu", "ref"}) {
-    if (sanitizer::kThreads && name == std::string("ref")) continue;  // ref has one thread
     auto backend = backend::make_backend(name, kThreads).value();
     testing::expect_less_memory_recomputed("char-transformer", small_transformer(), 13, *backend, 0.95);
     testing::expect_less_memory_recomputed(

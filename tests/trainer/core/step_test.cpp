@@ -180,7 +180,7 @@ TEST(Plain, several_ranks_do_what_one_does_with_all_samples_in_one_micro_batch) 
     const auto one = learnt(train(recipe(12, 1, of.backend), 1, 5).states[0], graph, of.real);
     double norm = 0;
     for (double value : one) norm += value * value;
-    for (int ranks : {2, 3, 6}) {
+    for (int ranks : sanitizer::kThreads ? std::vector{2} : std::vector{2, 3, 6}) {
       const auto many = learnt(train(recipe(12 / ranks, ranks, of.backend), ranks, 5).states[0], graph, of.real);
       double difference = 0;
       for (size_t i = 0; i < one.size(); ++i) difference += (many[i] - one[i]) * (many[i] - one[i]);

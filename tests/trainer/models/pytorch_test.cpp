@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/sanitizer.h"
 #include "trainer/backend/make_backend.h"
 #include "trainer/comm/single_rank_communicator.h"
 #include "trainer/core/program.h"
@@ -159,7 +158,6 @@ class PyTorch : public ::testing::TestWithParam<Network> {
 };
 
 TEST_P(PyTorch, one_step_has_its_scores_loss_gradients_and_statistics) {
-  if (sanitizer::kThreads) GTEST_SKIP() << "one thread computes all of it";
   fixture_ = read_fixture(GetParam().name);
   const core::Graph graph = GetParam().graph();
   auto backend = backend::make_backend("ref", 1).value();

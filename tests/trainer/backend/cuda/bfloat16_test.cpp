@@ -25,7 +25,6 @@ using testing::Bench;
 using testing::case_name;
 using testing::gpu_in_bfloat16;
 using testing::LayerCase;
-using testing::without_threads;
 
 // From one number of 8 bits to the next, relative to it. Rounding moves a number by half of that at most.
 constexpr double kUnit = 0x1.0p-7;
@@ -75,15 +74,11 @@ TEST_P(Bfloat16Layer, loss_and_gradient_are_those_of_ref) {
 INSTANTIATE_TEST_SUITE_P(Small, Bfloat16Layer, ::testing::ValuesIn(testing::layer_cases(5, 4)), case_name);
 // A sanitizer slows the emulator down more than other code.
 constexpr std::int64_t kRows = sanitizer::kOn ? 8 : 32;
-INSTANTIATE_TEST_SUITE_P(Even, Bfloat16Layer, ::testing::ValuesIn(without_threads(testing::layer_cases(kRows, 64))),
-                         case_name);
-INSTANTIATE_TEST_SUITE_P(SmallImages, Bfloat16Layer,
-                         ::testing::ValuesIn(without_threads(testing::image_layer_cases(5, 4))), case_name);
-INSTANTIATE_TEST_SUITE_P(EvenImages, Bfloat16Layer,
-                         ::testing::ValuesIn(without_threads(testing::image_layer_cases(8, 16))), case_name);
+INSTANTIATE_TEST_SUITE_P(Even, Bfloat16Layer, ::testing::ValuesIn(testing::layer_cases(kRows, 64)), case_name);
+INSTANTIATE_TEST_SUITE_P(SmallImages, Bfloat16Layer, ::testing::ValuesIn(testing::image_layer_cases(5, 4)), case_name);
+INSTANTIATE_TEST_SUITE_P(EvenImages, Bfloat16Layer, ::testing::ValuesIn(testing::image_layer_cases(8, 16)), case_name);
 
 class Bfloat16OnlyPath : public ::testing::TestWithParam<LayerCase> {};
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bfloat16OnlyPath);  // under ThreadSanitizer
 
 TEST_P(Bfloat16OnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
   auto cuda = gpu_in_bfloat16();
@@ -92,8 +87,7 @@ TEST_P(Bfloat16OnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
   testing::expect_a_nan_to_reach_the_loss(bench);
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, Bfloat16OnlyPath,
-                         ::testing::ValuesIn(without_threads(testing::layer_cases(5, 4, false))), case_name);
+INSTANTIATE_TEST_SUITE_P(Small, Bfloat16OnlyPath, ::testing::ValuesIn(testing::layer_cases(5, 4, false)), case_name);
 // A NaN takes the way of other numbers: a sanitizer has seen it.
 INSTANTIATE_TEST_SUITE_P(SmallImages, Bfloat16OnlyPath,
                          ::testing::ValuesIn(sanitizer::kOn ? std::vector<LayerCase>()

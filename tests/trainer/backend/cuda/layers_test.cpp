@@ -28,7 +28,6 @@ using testing::Bench;
 using testing::case_name;
 using testing::gpu;
 using testing::LayerCase;
-using testing::without_threads;
 
 class CudaLayer : public ::testing::TestWithParam<LayerCase> {
  protected:
@@ -67,13 +66,10 @@ constexpr std::int64_t kRows = sanitizer::kOn ? 9 : 37, kEvenRows = sanitizer::k
 INSTANTIATE_TEST_SUITE_P(Odd, CudaLayer, ::testing::ValuesIn(testing::layer_cases(kRows, 21)), case_name);
 INSTANTIATE_TEST_SUITE_P(Even, CudaLayer, ::testing::ValuesIn(testing::layer_cases(kEvenRows, 64)), case_name);
 INSTANTIATE_TEST_SUITE_P(SmallImages, CudaLayer, ::testing::ValuesIn(testing::image_layer_cases(5, 4)), case_name);
-INSTANTIATE_TEST_SUITE_P(OddImages, CudaLayer, ::testing::ValuesIn(without_threads(testing::image_layer_cases(7, 10))),
-                         case_name);
-INSTANTIATE_TEST_SUITE_P(EvenImages, CudaLayer, ::testing::ValuesIn(without_threads(testing::image_layer_cases(8, 16))),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(OddImages, CudaLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 10)), case_name);
+INSTANTIATE_TEST_SUITE_P(EvenImages, CudaLayer, ::testing::ValuesIn(testing::image_layer_cases(8, 16)), case_name);
 
 class CudaOnlyPath : public ::testing::TestWithParam<LayerCase> {};
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaOnlyPath);  // under ThreadSanitizer
 
 TEST_P(CudaOnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
   auto cuda = gpu();
@@ -82,10 +78,9 @@ TEST_P(CudaOnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
   testing::expect_a_nan_to_reach_the_loss(bench);
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, CudaOnlyPath, ::testing::ValuesIn(without_threads(testing::layer_cases(5, 4, false))),
+INSTANTIATE_TEST_SUITE_P(Small, CudaOnlyPath, ::testing::ValuesIn(testing::layer_cases(5, 4, false)), case_name);
+INSTANTIATE_TEST_SUITE_P(SmallImages, CudaOnlyPath, ::testing::ValuesIn(testing::image_layer_cases(5, 4, false)),
                          case_name);
-INSTANTIATE_TEST_SUITE_P(SmallImages, CudaOnlyPath,
-                         ::testing::ValuesIn(without_threads(testing::image_layer_cases(5, 4, false))), case_name);
 
 TEST(CudaModels, gradients_of_every_layer_are_those_of_ref) {
   auto cuda = gpu();

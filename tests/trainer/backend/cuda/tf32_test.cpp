@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/sanitizer.h"
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/cuda/under_test.h"
 #include "tests/trainer/backend/image_layers.h"
@@ -20,7 +19,6 @@ namespace {
 using testing::Bench;
 using testing::case_name;
 using testing::LayerCase;
-using testing::without_threads;
 
 // The stated tolerance of TF32: 1e-3 times the root of the longest sum.
 const double kTolerance = 1e-3 * std::sqrt(70.0);
@@ -40,8 +38,7 @@ TEST_P(Tf32Layer, loss_and_gradient_are_those_of_ref) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, Tf32Layer, ::testing::ValuesIn(testing::layer_cases(5, 4)), case_name);
-INSTANTIATE_TEST_SUITE_P(SmallImages, Tf32Layer, ::testing::ValuesIn(without_threads(testing::image_layer_cases(5, 4))),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(SmallImages, Tf32Layer, ::testing::ValuesIn(testing::image_layer_cases(5, 4)), case_name);
 
 TEST(Tf32, is_named_by_the_numerics) {
   EXPECT_THAT(testing::gpu_in_tf32()->numerics(), ::testing::StartsWith("cuda/tf32/"));

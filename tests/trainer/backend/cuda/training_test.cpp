@@ -41,7 +41,7 @@ void expect_losses_of_cpu(const char* name, const Recipe& cuda, const Recipe& cp
   std::printf("%s: %zu steps, largest relative difference of a loss %.1e\n", name, expected.losses.size(), worst);
 }
 
-constexpr int kSteps = sanitizer::kThreads ? 1 : sanitizer::steps(20);
+constexpr int kSteps = sanitizer::steps(20);
 constexpr std::int64_t kWidth = 64;  // of the transformers whose losses are compared
 
 TEST(TrainingOnCuda, an_mlp_has_the_losses_of_cpu) {
@@ -49,13 +49,11 @@ TEST(TrainingOnCuda, an_mlp_has_the_losses_of_cpu) {
 }
 
 TEST(TrainingOnCuda, a_char_transformer_has_the_losses_of_cpu) {
-  if (sanitizer::kThreads) GTEST_SKIP() << "the MLP shows ThreadSanitizer every thread";
   expect_losses_of_cpu("char-transformer", transformer(true, false, kWidth), transformer(false, false, kWidth),
                        sanitizer::steps(12));
 }
 
 TEST(TrainingOnCuda, a_resnet_has_the_losses_of_cpu) {
-  if (sanitizer::kThreads) GTEST_SKIP() << "the MLP shows ThreadSanitizer every thread";
   expect_losses_of_cpu("resnet18", resnet18(true), resnet18(false), sanitizer::steps(12), kResNetTolerance);
 }
 
@@ -84,7 +82,6 @@ TEST(TrainingInTf32, a_resnet_is_near_the_losses_of_cpu) {
 }
 
 TEST(TrainingInTf32, deterministic_is_bitwise_identical_for_every_number_of_ranks) {
-  if (sanitizer::kThreads) GTEST_SKIP() << "float32 shows ThreadSanitizer every thread";
   const Recipe recipe = in_tf32(mlp(true, true));
   const int steps = sanitizer::steps(4);
   const GangResult one = train(recipe, 1, steps), two = train(recipe, 2, steps);
@@ -94,7 +91,6 @@ TEST(TrainingInTf32, deterministic_is_bitwise_identical_for_every_number_of_rank
 }
 
 TEST(TrainingInTf32, a_state_of_float32_continues_and_the_other_way_round) {
-  if (sanitizer::kThreads) GTEST_SKIP() << "float32 shows ThreadSanitizer every thread";
   const Recipe wide = mlp(true, false), rounding = in_tf32(wide);
   const GangResult whole = train(wide, 1, 4);
   for (const auto& [first, second] : {std::pair(&wide, &rounding), {&rounding, &wide}}) {
@@ -117,7 +113,6 @@ TEST(TrainingInBfloat16, an_mlp_is_near_the_losses_of_cpu) {
 }
 
 TEST(TrainingInBfloat16, a_char_transformer_is_near_the_losses_of_cpu) {
-  if (sanitizer::kThreads) GTEST_SKIP() << "the MLP shows ThreadSanitizer every thread";
   expect_losses_of_cpu("char-transformer", in_bfloat16(transformer(true, false, kWidth)),
                        transformer(false, false, kWidth), sanitizer::steps(12), kBfloat16Tolerance);
 }
@@ -129,7 +124,6 @@ TEST(TrainingInBfloat16, a_resnet_is_near_the_losses_of_cpu) {
 }
 
 TEST(TrainingInBfloat16, deterministic_is_bitwise_identical_for_every_number_of_ranks) {
-  if (sanitizer::kThreads) GTEST_SKIP() << "float32 shows ThreadSanitizer every thread";
   const Recipe recipe = in_bfloat16(mlp(true, true));
   const int steps = sanitizer::steps(4);
   const GangResult one = train(recipe, 1, steps), two = train(recipe, 2, steps);
@@ -138,14 +132,10 @@ TEST(TrainingInBfloat16, deterministic_is_bitwise_identical_for_every_number_of_
 }
 
 TEST(TrainingOnCuda, deterministic_is_bitwise_identical_for_every_number_of_ranks) {
-  // The emulator is slow under ThreadSanitizer, to which two ranks of the MLP show every thread.
-  const std::vector<int> gangs = sanitizer::kThreads ? std::vector<int>{2} : std::vector<int>{1, 2, 3};
-  std::vector<Recipe> recipes = {mlp(true, true)};
-  if (!sanitizer::kThreads) recipes.push_back(transformer(true, true));
-  for (const Recipe& recipe : recipes) {
-    const int steps = sanitizer::kThreads ? 1 : sanitizer::steps(6);
+  for (const Recipe& recipe : {mlp(true, true), transformer(true, true)}) {
+    const int steps = sanitizer::steps(6);
     const GangResult one = train(recipe, 1, steps);
-    for (const int ranks : gangs) {
+    for (const int ranks : {1, 2, 3}) {
       const GangResult many = train(recipe, ranks, steps);
       EXPECT_EQ(many.losses, one.losses) << ranks;
       EXPECT_EQ(many.norms, one.norms) << ranks;
@@ -156,7 +146,7 @@ TEST(TrainingOnCuda, deterministic_is_bitwise_identical_for_every_number_of_rank
 
 TEST(TrainingOnCuda, a_restart_from_the_middle_changes_no_bit) {
   const Recipe recipe = mlp(true, true);
-  const int before = sanitizer::kThreads ? 1 : 2, after = sanitizer::kThreads ? 1 : 3;
+  const int before = 2, after = 3;
   const testing::Bytes whole = train(recipe, 1, before + after).states[0], until = train(recipe, 2, before).states[0];
   EXPECT_TRUE(train(recipe, 1, after, until).states[0] == whole);
 }
