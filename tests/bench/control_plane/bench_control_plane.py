@@ -7,7 +7,7 @@
 
 An observer, the same for all three, posts the job (or the pods) and watches the namespace; its clock alone counts. The
 fleet's nodes exist only as objects that KWOK plays, so pods are scheduled and run while others are still created.
-README.md beside it explains the columns."""
+tests/bench/README.md explains the columns."""
 
 import argparse
 import contextlib
@@ -26,6 +26,7 @@ import memory
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SIDES = ("raw", "lockstep", "jobset")
 CONNECTIONS = (4, 8, 16, 32, 64)
+CONTROL_PLANE = ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager", "kwok")
 BATCHES = itertools.count(1)  # a part of each job's name
 
 
@@ -55,13 +56,13 @@ def best_connections(fleet, template, pods):
 
 
 def measure(fleet, side, jobs, pods, template, connections):
-    """One measurement: seconds to the last pod, CPU and peak of the controller, CPU of the control plane's Job
-    controller."""
-    manager = fleet.component("kube-controller-manager")
+    """One measurement: seconds to the last pod, CPU and peak of the controller, CPU of the control plane."""
+    plane = {name: fleet.component(name) for name in CONTROL_PLANE}
     make = {"raw": contextlib.nullcontext, "lockstep": lambda: controllers.Lockstep(fleet),
             "jobset": lambda: controllers.JobSet(fleet)}[side]
     with make() as controller:
-        before = {pid: controllers.cpu_seconds(pid) for pid in (manager, controller and controller.pid) if pid}
+        begun = controllers.cpu_seconds(controller.pid) if controller else 0
+        before = {name: controllers.cpu_seconds(pid) for name, pid in plane.items()}
         if side == "raw":
             said = fleet.probe(template, jobs * pods, copies=jobs * pods, connections=connections)
         else:
@@ -72,9 +73,10 @@ def measure(fleet, side, jobs, pods, template, connections):
             said = fleet.probe(objects, jobs * pods)
         if said["refused"]:
             raise SystemExit(f"bench: {side}: {said['refused']} posts were refused: {said['sentence']}")
-        row = {"side": side, **said, "manager_cpu": controllers.cpu_seconds(manager) - before[manager]}
+        used = {name: controllers.cpu_seconds(pid) - before[name] for name, pid in plane.items()}
+        row = {"side": side, **said, **used}
         if controller:
-            row["cpu"] = controllers.cpu_seconds(controller.pid) - before[controller.pid]
+            row["cpu"] = controllers.cpu_seconds(controller.pid) - begun
             row["peak_mib"] = controllers.memory_mib(controller.pid, "VmHWM")
             if side == "lockstep":
                 row["led_once"] = controller.led_once()
@@ -95,14 +97,17 @@ def print_case(name, rows, sides):
         return statistics.median(of[number, side] / of[number, base] for number in rounds)
 
     print(f"\n{name} ({len(rounds)} rounds)\n{'':10}{'last pod':>10}{'half':>9}{'to raw':>9}{'to JobSet':>11}"
-          f"{'CPU':>9}{'+ manager':>11}{'peak RSS':>11}")
+          f"{'CPU':>9}{'peak RSS':>11}")
     for side in sides:
         to_raw = f"{ratio(side, 'raw'):.2f}" if "raw" in sides else "-"
         to_job_set = f"{ratio(side, 'jobset'):.2f}" if "jobset" in sides else "-"
         own = f"{median(rows, side, 'cpu'):7.2f} s" if side != "raw" else f"{'-':>9}"
         peak = f"{median(rows, side, 'peak_mib'):7.1f} MiB" if side != "raw" else f"{'-':>11}"
         print(f"{side:10}{median(rows, side, 'last'):8.2f} s{median(rows, side, 'median'):7.2f} "
-              f"s{to_raw:>9}{to_job_set:>11}{own}{median(rows, side, 'manager_cpu'):9.2f} s{peak}", flush=True)
+              f"s{to_raw:>9}{to_job_set:>11}{own}{peak}", flush=True)
+    print(" " * 10 + "".join(f"{name.removeprefix('kube-'):>20}" for name in CONTROL_PLANE))
+    for side in sides:
+        print(f"{side:10}" + "".join(f"{median(rows, side, name):18.2f} s" for name in CONTROL_PLANE))
     leases = [row["led_once"] for row in rows if row["side"] == "lockstep"]
     print(f"the operator kept its Lease in {sum(leases)} of {len(leases)} measurements")
 
