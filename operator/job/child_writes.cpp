@@ -64,14 +64,14 @@ ChildWrites::ChildWrites(const Tools& tools, AgentNow agent, Placement placement
       placement_(std::move(placement)),
       job_(std::move(job)),
       deletes_(plan.deletes),
-      services_(plan.create_service ? 1 : 0),
+      service_(plan.service),
       creates_(plan.creates),
       moves_(plan.moves),
       opens_(plan.opens),
       run_as_non_root_(run_as_non_root) {}
 
 std::set<std::size_t> ChildWrites::barriers() const {
-  const std::size_t first_pod = deletes_.size() + services_;
+  const std::size_t first_pod = deletes_.size() + services();
   const std::size_t first_move = first_pod + creates_.size();
   return {1, deletes_.size(), first_pod, first_pod + 1, first_move, first_move + moves_.size()};
 }
@@ -85,10 +85,8 @@ Status ChildWrites::write(std::size_t i) {
     return {};
   }
   i -= deletes_.size();
-  if (i < services_) {
-    return judge("Service", service_name(*job_), create_one(kube::kServices, kServiceCache, build_service(*job_)));
-  }
-  i -= services_;
+  if (i < services()) return judge("Service", service_name(*job_), write_service());
+  i -= services();
   if (i < creates_.size()) {
     const auto& wanted = creates_[i];
     const std::string name = pod_name(*job_, wanted.slot, wanted.incarnation);
@@ -263,6 +261,15 @@ Result<ChildWrites::Written> ChildWrites::create_one(const kube::Resource& resou
   // One of ours that is going away shows up in the cache as a loss and is dealt with there.
   tools_.own_writes.wrote(key, cache, meta.resource_version);
   return Written(std::move(meta));
+}
+
+Result<ChildWrites::Written> ChildWrites::write_service() {
+  if (service_ == ServiceStep::kLook) {
+    const auto there = tools_.api.get(kube::kServices, job_->meta.name_space, service_name(*job_));
+    if (!there && there.error().code == ErrorCode::kNotFound) return Written();
+    if (!there) return there.error();
+  }
+  return create_one(kube::kServices, kServiceCache, build_service(*job_));
 }
 
 Result<ChildWrites::Written> ChildWrites::take_over_service(kube::Json existing, const api::ObjectMeta& meta,

@@ -67,13 +67,13 @@ class ChildWrites {
         opened;
   };
 
-  // `plan`: its deletes, create_service, creates, moves and opens are read. `run_as_non_root`: the namespace asked for
+  // `plan`: its deletes, service, creates, moves and opens are read. `run_as_non_root`: the namespace asked for
   // it.
   ChildWrites(const Tools& tools, AgentNow agent, Placement placement, bool run_as_non_root,
               std::shared_ptr<const api::TrainingJob> job, const Plan& plan);
 
-  std::size_t count() const { return deletes_.size() + services_ + creates_.size() + moves_.size() + opens_.size(); }
-  // Deletes end before creates begin, the Service is there before the pods, and the first pod is made alone. What is
+  std::size_t count() const { return deletes_.size() + services() + creates_.size() + moves_.size() + opens_.size(); }
+  // Deletes end before creates begin, the Service's step before the pods, and the first pod is made alone. What is
   // refused for one is refused for all, and a server that is away costs one call.
   std::set<std::size_t> barriers() const;
   // Makes write i. An error: the next would meet it as well.
@@ -82,6 +82,8 @@ class ChildWrites {
   Outcome outcome() const;
 
  private:
+  // Writes that concern the Service: 0 or 1.
+  std::size_t services() const { return service_ == ServiceStep::kNone ? 0 : 1; }
   // As placement names a pod.
   std::string placed_name(const std::string& pod) const { return job_->meta.name_space + "/" + pod; }
   Status remove_pod(const PodToDelete& removal);
@@ -99,6 +101,8 @@ class ChildWrites {
   Result<Written> place(const placement::Opening& opening, const std::function<Result<Written>()>& write);
   // Success also when the object is there already and is ours. kAlreadyExists: it is not.
   Result<Written> create_one(const kube::Resource& resource, const char* cache, const kube::Json& object);
+  // kCreate: as create_one(). kLook: the same if an object has the Service's name; else nothing is written.
+  Result<Written> write_service();
   // Makes the Service of a job that is gone this job's own. kAlreadyExists: it is somebody else's.
   Result<Written> take_over_service(kube::Json existing, const api::ObjectMeta& meta, const kube::Json& wanted);
   // Remembers what became of a create; an error when the others need not be tried.
@@ -109,7 +113,7 @@ class ChildWrites {
   const Placement placement_;
   const std::shared_ptr<const api::TrainingJob> job_;
   const std::vector<PodToDelete> deletes_;
-  const std::size_t services_;  // 0 or 1
+  const ServiceStep service_;
   const std::vector<PodToCreate> creates_;
   const std::vector<PodToMove> moves_;
   const std::vector<PodToOpen> opens_;

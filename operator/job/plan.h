@@ -67,11 +67,18 @@ struct EventToSend {
   bool operator==(const EventToSend&) const = default;
 };
 
+// What the controller does about the job's headless Service.
+enum class ServiceStep {
+  kNone,
+  kLook,    // checks that no other job has its name
+  kCreate,  // before it creates pods of the same plan
+};
+
 struct Plan {
   std::optional<api::TrainingJobStatus> status;  // to write; empty: as it is
   bool delete_job = false;                       // its time to live is over
   std::vector<PodToDelete> deletes;
-  bool create_service = false;
+  ServiceStep service = ServiceStep::kNone;
   std::vector<PodToCreate> creates;
   std::vector<PodToMove> moves;
   std::vector<PodToOpen> opens;
@@ -83,7 +90,7 @@ struct Plan {
   std::optional<Duration> requeue_after;
 
   bool writes_children() const {
-    return create_service || !deletes.empty() || !creates.empty() || !moves.empty() || !opens.empty();
+    return service != ServiceStep::kNone || !deletes.empty() || !creates.empty() || !moves.empty() || !opens.empty();
   }
   // Asks for another look in at most `wait`; the earliest of all wishes counts.
   void look_again_in(Duration wait) {

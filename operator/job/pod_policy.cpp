@@ -375,7 +375,13 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, const api::Traini
     plan.look_again_in(not_before - snapshot.now);
     return;
   }
-  plan.create_service = !snapshot.service_present;
+  // The Service comes after the pods, because kube-controller-manager rewrites its endpoints with every few of them
+  // (ADR 0029). After a refused create, the pods that exist get it at once: an elastic gang may begin with them.
+  if (!snapshot.service_present && !snapshot.pods.empty() && (missing.empty() || snapshot.create_problem)) {
+    plan.service = ServiceStep::kCreate;
+  } else if (!snapshot.service_present && !missing.empty()) {
+    plan.service = ServiceStep::kLook;
+  }
   plan.creates = std::move(missing);
 }
 

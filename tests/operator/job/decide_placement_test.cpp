@@ -46,7 +46,7 @@ TEST(DecidePlacement, creates_moves_and_opens_wait_until_their_round_is_stored) 
   const Plan first = s.accept();
   EXPECT_EQ(first.status->incarnation, 1);
   EXPECT_TRUE(first.creates.empty());
-  EXPECT_TRUE(first.create_service);
+  EXPECT_EQ(first.service, ServiceStep::kNone);
   EXPECT_EQ(first.requeue_after, 0s);
   EXPECT_EQ(s.plan().creates.size(), 2U);
   s.gated(0, 7);  // a status that was lost: the pod shows a newer round than is stored

@@ -18,7 +18,7 @@ TEST(Decide, the_plan_that_creates_pods_stores_their_incarnation_first) {
   const Plan plan = s.accept();
   ASSERT_TRUE(plan.status);
   EXPECT_EQ(plan.status->incarnation, 1);
-  EXPECT_TRUE(plan.create_service);
+  EXPECT_EQ(plan.service, ServiceStep::kLook);
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{0, 1}, {1, 1}, {2, 1}}));
   EXPECT_TRUE(plan.deletes.empty());
   ASSERT_TRUE(plan.coordinator);
@@ -59,7 +59,8 @@ TEST(Decide, nothing_new_means_nothing_written) {
   s.now += 1h;
   const Plan plan = s.plan();
   EXPECT_FALSE(plan.status);
-  EXPECT_TRUE(plan.creates.empty() && plan.deletes.empty() && plan.events.empty() && !plan.create_service);
+  EXPECT_TRUE(plan.creates.empty() && plan.deletes.empty() && plan.events.empty() &&
+              plan.service == ServiceStep::kNone);
   EXPECT_FALSE(plan.requeue_after);
 }
 

@@ -151,7 +151,7 @@ void PlacementWorld::execute(Job& job, const Plan& plan) {
   show_members(job);
   if (plan.status && !calm_ && chance(1)) return die();  // the coordinator lives on, and so knows what was stored
   for (const auto& removal : plan.deletes) job.writes.emplace_back([=, &job, this] { remove(job, removal); });
-  if (plan.create_service) job.writes.emplace_back([&job] { job.service = true; });
+  if (plan.service == ServiceStep::kCreate) job.writes.emplace_back([&job] { job.service = true; });
   for (const auto& wanted : plan.creates) job.writes.emplace_back([=, &job, this] { create(job, wanted); });
   for (const auto& moved : plan.moves) job.writes.emplace_back([=, &job, this] { move(job, moved); });
   for (const auto& opening : plan.opens) job.writes.emplace_back([=, &job, this] { open(job, opening); });

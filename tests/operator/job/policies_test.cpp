@@ -219,12 +219,41 @@ TEST(SuspendPolicy, a_pod_on_a_node_called_not_ready_stops_in_order_while_it_may
   EXPECT_EQ(plan.deletes[0].name, s.pods[1].meta.name);
 }
 
+TEST(PodPolicy, the_service_is_made_after_the_pods) {
+  Situation s(3);
+  s.service = false;
+  ASSERT_EQ(s.accept().service, ServiceStep::kLook) << "before the first pod";
+  s.pod(0, 1, "Pending");
+  EXPECT_EQ(s.plan().service, ServiceStep::kLook) << "two pods are to come";
+  s.pod(1, 1, "Pending");
+  s.pod(2, 1, "Pending");
+  const Plan whole = s.plan();
+  EXPECT_TRUE(whole.creates.empty());
+  EXPECT_EQ(whole.service, ServiceStep::kCreate);
+}
+
+TEST(PodPolicy, the_service_does_not_wait_for_a_pod_that_is_refused) {
+  Situation s(3);
+  s.service = false;
+  s.accept();
+  s.pod(0, 1, "Pending");
+  s.problem = CreateProblem{.kind = "Pod",
+                            .name = "a-abcd-1-1",
+                            .code = ErrorCode::kForbidden,
+                            .message = "quota",
+                            .last = s.now,
+                            .times = 1,
+                            .job_generation = 1};
+  s.now += 60s;
+  EXPECT_EQ(s.plan().service, ServiceStep::kCreate);
+}
+
 TEST(SuspendPolicy, a_job_that_begins_suspended_makes_no_pods) {
   Situation s;
   s.job.spec.suspend = true;
   const Plan plan = s.accept();
   EXPECT_TRUE(plan.creates.empty());
-  EXPECT_FALSE(plan.create_service);
+  EXPECT_EQ(plan.service, ServiceStep::kNone);
   EXPECT_EQ(s.job.status.state, "Suspended");
   EXPECT_FALSE(s.plan().status);
   s.job.spec.suspend = false;

@@ -203,6 +203,7 @@ TEST(Reconciler, a_service_that_somebody_else_has_is_a_condition) {
   world.create_job();
   world.run(5);
   EXPECT_EQ(reason_of(world, "Placed"), "NameConflict");
+  EXPECT_TRUE(world.pods().empty());
 }
 
 TEST(Reconciler, a_job_that_is_deleted_is_forgotten) {
