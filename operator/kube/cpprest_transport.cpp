@@ -334,7 +334,7 @@ class CpprestTransport final : public Transport {
   // `idle` zero: request.deadline covers everything.
   Result<Response> run(const Request& request, const std::function<bool(std::string_view)>& on_data,
                        std::stop_token stop, Duration idle) {
-    const auto exchange = std::make_shared<Exchange>();
+    const auto exchange = std::make_shared<Exchange>(idle == Duration::zero());
     pplx::cancellation_token_source cancel;
     // On every way out: the library no longer refers to this exchange, and its connection is closed unless it has
     // ended.
@@ -373,10 +373,10 @@ class CpprestTransport final : public Transport {
           break;
         case Exchange::Event::kData:
           if (response.status / 100 == 2) {
-            if (!on_data(exchange->piece())) return response;
+            if (!on_data(exchange->data())) return response;
           } else {
             const std::size_t room = kMaxErrorBody - std::min(kMaxErrorBody, response.body.size());
-            response.body.append(exchange->piece(), 0, room);
+            response.body.append(exchange->data(), 0, room);
           }
           exchange->take();
           break;

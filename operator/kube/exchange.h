@@ -18,30 +18,38 @@ namespace lockstep::kube {
 
 class Exchange {
  public:
+  static constexpr std::size_t kAhead = std::size_t{64} << 10;
+
+  // `whole`: the consumer wants the whole answer, and is not woken for its parts.
+  explicit Exchange(bool whole) : whole_(whole) {}
+
   struct Head {
     int status = 0;
     double retry_after_seconds = 0.0;
   };
   enum class Event { kHead, kData, kEnd, kStopped, kDeadline };
 
-  // Library side. Calls `taken(true)` (once, on any thread, with no lock held) when the consumer is done with the
-  // piece, or `taken(false)` if the consumer has left.
+  // Library side. Calls `taken(true)` (once, on any thread, with no lock held) when there is room for the next piece,
+  // or `taken(false)` if the consumer has left.
   void offer(std::string_view piece, std::function<void(bool)> taken) {
+    bool wanted = false;
     {
       const std::lock_guard guard(mutex_);
-      if (!abandoned_ && !finished_) {
-        piece_.assign(piece);
-        taken_ = std::move(taken);
-        changed_.notify_all();
-        return;
+      wanted = !abandoned_ && !finished_;
+      if (wanted) {
+        waiting_.append(piece);
+        const bool full = waiting_.size() >= kAhead;
+        if (full) taken_ = std::move(taken);
+        if (full || !whole_) changed_.notify_all();
+        if (full) return;
       }
     }
-    taken(false);
+    taken(wanted);
   }
   void set_head(Head head) {
     const std::lock_guard guard(mutex_);
     head_ = head;
-    changed_.notify_all();
+    if (!whole_ || taken_) changed_.notify_all();
   }
   // The exchange is over; `failure` is null if the server ended it properly.
   void finish(std::exception_ptr failure) {
@@ -51,7 +59,7 @@ class Exchange {
     changed_.notify_all();
   }
 
-  // Consumer side. Waits for the next part: the head first, then pieces, then the end. kStopped as soon as `stop` is
+  // Consumer side. Waits for the next part: the head first, then data, then the end. kStopped as soon as `stop` is
   // requested, kDeadline at `deadline`.
   Event wait(std::stop_token stop, MonotonicTime deadline) {
     const std::stop_callback wake(stop, [this] {
@@ -65,20 +73,24 @@ class Exchange {
         head_seen_ = true;
         return Event::kHead;
       }
-      if (head_seen_ && taken_) return Event::kData;
+      if (head_seen_ && !waiting_.empty()) {
+        std::swap(data_, waiting_);
+        return Event::kData;
+      }
       if (finished_) return Event::kEnd;
       if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
-        const bool nothing = !(head_ && !head_seen_) && !(head_seen_ && taken_) && !finished_;
+        const bool nothing = !(head_ && !head_seen_) && !(head_seen_ && !waiting_.empty()) && !finished_;
         if (nothing && !stop.stop_requested()) return Event::kDeadline;
       }
     }
   }
   // After kHead.
   Head head() const { return *head_; }
-  // After kData: the piece; valid until take().
-  const std::string& piece() const { return piece_; }
+  // After kData: all pieces that had come; valid until take().
+  const std::string& data() const { return data_; }
   // After kData: lets the library read on.
   void take() {
+    data_.clear();
     if (auto taken = release()) taken(true);
   }
   // After kEnd.
@@ -104,12 +116,14 @@ class Exchange {
     return std::exchange(taken_, nullptr);
   }
 
-  std::mutex mutex_;
+  const bool whole_;
+  std::string data_;  // the consumer's
+  std::mutex mutex_;  // protects what follows
   std::condition_variable changed_;
-  std::optional<Head> head_;  // what follows is protected by mutex_; `piece_` is the consumer's while taken_ is set
+  std::optional<Head> head_;
   bool head_seen_ = false;
-  std::string piece_;
-  std::function<void(bool)> taken_;  // set: a piece is waiting
+  std::string waiting_;
+  std::function<void(bool)> taken_;  // set: the library waits for room
   bool finished_ = false;
   bool abandoned_ = false;
   std::exception_ptr failure_;

@@ -46,8 +46,8 @@ class Transport {
   // kDeadlineExceeded, kExhausted, kInvalid (the request cannot be sent). Any thread of this process.
   virtual Result<Response> call(const Request& request) = 0;
 
-  // Like call(), but hands the body of a 2xx answer to `on_data` piece by piece, on the calling thread. The next piece
-  // is read from the network only when `on_data` has returned, so a slow consumer slows the server down. Success: the
+  // Like call(), but hands the body of a 2xx answer to `on_data` piece by piece, on the calling thread. While it runs,
+  // some 64 KiB more are read from the network at most, so a slow consumer slows the server down. Success: the
   // server ended the answer, or `on_data` returned false. kCancelled: `stop` was requested, which ends the exchange at
   // once; kDeadlineExceeded: headers or data did not arrive.
   virtual Result<Response> stream(const Request& request, const std::function<bool(std::string_view)>& on_data,
