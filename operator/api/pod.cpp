@@ -118,7 +118,7 @@ const JsonPaths& pod_fields() {
       {"metadata|ownerReferences|[]|controller"},
       {"spec|nodeName"},
       {"spec|schedulingGates"},
-      {"spec|affinity|nodeAffinity"},
+      {"spec|affinity|nodeAffinity|requiredDuringSchedulingIgnoredDuringExecution"},
       {"status|phase"},
       {"status|reason"},
       {"status|message"},

@@ -198,6 +198,7 @@ Duration Reflector::step_list() {
   list.field_selector = options_.field_selector;
   list.limit = options_.page_size;
   list.continue_token = continue_token_;
+  list.fields = options_.fields;
   const bool first_page = state_ == State::kEmpty;
   const bool not_older = first_page && !any_version_ && !version_.empty();
   if (not_older) list.resource_version = version_;
@@ -261,7 +262,7 @@ Duration Reflector::step_watch(std::stop_token stop) {
     ++events;
     if (version.empty()) {
       metrics_
-          .counter("lockstep_watch_undecodable_total", "Lines of a watch that could not be parsed.",
+          .counter("lockstep_watch_undecodable_total", "Events of a watch that could not be parsed.",
                    {{"resource", resource_.plural}})
           .increment();
       return false;

@@ -57,8 +57,8 @@ struct ReflectorOptions {
   std::string name_space;  // "" is all
   std::string label_selector;
   std::string field_selector;
-  // What a sink of Json reads: see kube::WatchOptions. metadata.name, namespace and resourceVersion are among them.
-  // Items of a list have kind and apiVersion in any case. It outlives the reflector.
+  // What the sink reads: see kube::WatchOptions. metadata.name, namespace and resourceVersion are among them. Items of
+  // a list of Json have kind and apiVersion in any case. It outlives the reflector.
   const JsonPaths* fields = nullptr;
   int page_size = 500;
   // Watches end after a random time in this range. So they do not all reconnect at once, and spread over the API

@@ -20,6 +20,7 @@ constexpr const char* kNotTerminal = "status.phase!=Succeeded,status.phase!=Fail
 cache::ReflectorOptions of_pods() {
   cache::ReflectorOptions options;
   options.field_selector = kNotTerminal;
+  options.fields = &placement::scanned_pod_fields();
   return options;
 }
 

@@ -53,6 +53,8 @@ struct ListOptions {
   std::string resource_version;  // "" is the newest
   int limit = 500;               // objects a page
   std::string continue_token;
+  // Of list_text(): what the caller reads of an object, whose text may lack the rest. Null: all. It outlives the call.
+  const JsonPaths* fields = nullptr;
 };
 
 struct ListPage {
@@ -73,8 +75,7 @@ struct WatchOptions {
   std::string field_selector;
   std::string resource_version;  // watch starts after it
   int timeout_seconds = 300;     // the server ends the watch after this; bookmarks are always asked for
-  // What the caller reads of an object: one that comes as Json may lack the rest. Null: all but managedFields. It
-  // outlives the call.
+  // What the caller reads of an object, which may lack the rest. Null: all but managedFields. It outlives the call.
   const JsonPaths* fields = nullptr;
 };
 
@@ -125,8 +126,8 @@ class Api {
   virtual Status watch(const Resource& resource, const WatchOptions& options,
                        const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) = 0;
 
-  // As list() and watch(), but objects cross as the JSON text that the server sent. It is for a caller that reads a few
-  // fields of very many objects, for which no Json is made. Texts are valid during the call. An item comes when its
+  // As list() and watch(), but objects cross as JSON text. It is for a caller that reads a few fields of very many
+  // objects, for which no Json is made. Texts are valid during the call. An item comes when its
   // whole page is there, and without its kind; that its text is JSON is the caller's to find out. An Api whose objects
   // are no text writes them.
   virtual Result<ListEnd> list_text(const Resource& resource, const ListOptions& options,

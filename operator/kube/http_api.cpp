@@ -5,17 +5,23 @@
 #include "operator/base/json_cut.h"
 #include "operator/base/log.h"
 #include "operator/kube/cpprest_transport.h"
+#include "operator/kube/frame_splitter.h"
 #include "operator/kube/json_text.h"
 #include "operator/kube/line_splitter.h"
 #include "operator/kube/status_error.h"
 #include "operator/kube/target.h"
+#include "operator/kube/wire_messages.h"
 
 namespace lockstep::kube {
 namespace {
 
 constexpr const char* kJsonType = "application/json";
+// Of objects that message_of() describes. A server that does not know them in protobuf sends JSON.
+constexpr const char* kWireType = "application/vnd.kubernetes.protobuf,application/json";
 // Asks for an answer that costs the server and this process less than the whole object.
-constexpr const char* kMetadataType = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+constexpr const char* kMetadataType =
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 Query write_query(const WriteOptions& options) {
   Query query;
@@ -99,18 +105,22 @@ Result<Response> HttpApi::exchange(Request request, const std::function<Result<R
     request.authorization = token.empty() ? "" : "Bearer " + token;
     auto response = send(request);
     count(request.method, response);
+    // The server describes a failure in the form of the answer that was asked for.
+    if (response && response->status / 100 != 2 && is_wire(response->body)) {
+      response->body = wire_text(response->body, status_message()).value_or("");
+    }
     const bool refused = response && response->status == 401;
     if (!refused || !first || !identity_->refused(token)) return response;
   }
 }
 
 Result<std::string> HttpApi::call_text(const Resource& resource, std::string method, std::string target,
-                                       const Json* body, std::string content_type, bool bulk) {
+                                       const Json* body, std::string content_type, bool bulk, const char* accept) {
   Request request;
   request.method = std::move(method);
   request.target = std::move(target);
   request.lane = lane_of(resource, bulk);
-  if (bulk && request.method == "POST") request.accept = kMetadataType;
+  if (accept != nullptr) request.accept = accept;
   request.deadline = request.lane == Lane::kLease ? options_.lease_deadline : options_.call_deadline;
   if (body != nullptr) {
     // Messages may hold the last output of a program, in any encoding.
@@ -126,7 +136,9 @@ Result<std::string> HttpApi::call_text(const Resource& resource, std::string met
 
 Result<Json> HttpApi::call(const Resource& resource, std::string method, std::string target, const Json* body,
                            std::string content_type, bool bulk) {
-  LOCKSTEP_TRY(const std::string text, call_text(resource, method, target, body, std::move(content_type), bulk));
+  const char* accept = bulk && method == "POST" ? kMetadataType : nullptr;
+  LOCKSTEP_TRY(std::string text, call_text(resource, method, target, body, std::move(content_type), bulk, accept));
+  if (is_wire(text)) text = wire_text(text, metadata_message()).value_or("");
   Json answer = parse_object(text);
   if (!answer.is_object()) {
     return fail(ErrorCode::kUnavailable,
@@ -161,9 +173,26 @@ Result<ListPage> HttpApi::list(const Resource& resource, const ListOptions& opti
   return page;
 }
 
+Error HttpApi::no_list(const Resource& resource) const {
+  return fail(ErrorCode::kUnavailable, fmt::format("{} did not answer with a list of {}", host_, resource.plural));
+}
+
 Result<ListEnd> HttpApi::list_text(const Resource& resource, const ListOptions& options,
                                    const std::function<void(std::string_view)>& on_item) {
-  LOCKSTEP_TRY(const std::string text, call_text(resource, "GET", list_target(resource, options)));
+  const WireMessage* message = options.fields == nullptr ? nullptr : message_of(resource);
+  const char* accept = message == nullptr ? nullptr : kWireType;
+  LOCKSTEP_TRY(const std::string text,
+               call_text(resource, "GET", list_target(resource, options), nullptr, kJsonType, false, accept));
+  if (message == nullptr || !is_wire(text)) return read_list(text, resource, on_item);
+  const auto metadata = wire_list(text, *message, options.fields, on_item);
+  if (!metadata) return no_list(resource);
+  ListEnd end{characters_of(cut_at(*metadata, {"resourceVersion"})), characters_of(cut_at(*metadata, {"continue"}))};
+  if (end.resource_version.empty()) return no_list(resource);
+  return end;
+}
+
+Result<ListEnd> HttpApi::read_list(const std::string& text, const Resource& resource,
+                                   const std::function<void(std::string_view)>& on_item) const {
   ListEnd end;
   std::vector<std::string_view> items;
   const bool is_list = each_member(text, [&](std::string_view key, std::string_view value) {
@@ -180,19 +209,19 @@ Result<ListEnd> HttpApi::list_text(const Resource& resource, const ListOptions& 
     if (!is_array) end.resource_version.clear();
     return is_array;
   });
-  if (!is_list || end.resource_version.empty()) {
-    return fail(ErrorCode::kUnavailable, fmt::format("{} did not answer with a list of {}", host_, resource.plural));
-  }
+  if (!is_list || end.resource_version.empty()) return no_list(resource);
   for (const std::string_view item : items) on_item(item);
   return end;
 }
 
-Status HttpApi::watch_lines(const Resource& resource, const WatchOptions& options,
-                            const std::function<Line(std::string_view)>& on_line, std::stop_token stop) {
+Status HttpApi::watch_objects(const Resource& resource, const WatchOptions& options, const OnObject& on_object,
+                              std::stop_token stop) {
+  const WireMessage* message = options.fields == nullptr ? nullptr : message_of(resource);
   Request request;
   request.lane = Lane::kWatch;
   request.deadline = options_.call_deadline;
   request.idle_deadline = options_.watch_idle_deadline;
+  if (message != nullptr) request.accept = kWireType;
   Query query;
   query.add("watch", "1").add("allowWatchBookmarks", "true").add("timeoutSeconds", options.timeout_seconds);
   query.add("resourceVersion", options.resource_version);
@@ -200,74 +229,93 @@ Status HttpApi::watch_lines(const Resource& resource, const WatchOptions& option
   request.target = collection_path(resource, options.name_space) + query.text();
 
   LineSplitter lines;
+  FrameSplitter frames;
+  std::optional<bool> framed;  // known with the first byte: no JSON begins with a zero, and every length below 16 MiB
   std::optional<Error> ended;
   long undecodable = 0;
-  const auto skip = [&](std::string_view line) {
+  const auto skip = [&](std::string_view event) {
     if (++undecodable == 1) {
-      log::warn("a watch sent a line that is no event",
-                {{"resource", resource.plural}, {"line", std::string(line.substr(0, 200))}});
+      log::warn("a watch sent what is no event",
+                {{"resource", resource.plural}, {"bytes", std::string(event.substr(0, 200))}});
     }
     metrics_
-        .counter("lockstep_watch_undecodable_total", "Lines of a watch that could not be parsed.",
+        .counter("lockstep_watch_undecodable_total", "Events of a watch that could not be parsed.",
                  {{"resource", resource.plural}})
         .increment();
   };
-  const auto judge = [&](std::string_view text) {
-    if (text.empty()) return true;
-    Line line = on_line(text);
-    if (line.undecodable) skip(text);
-    if (line.ended) ended = std::move(line.ended);
-    return line.go_on && !ended;
+  const auto judge = [&](std::string_view event) {
+    if (event.empty()) return true;
+    Judged judged = *framed ? judge_frame(event, resource, *message, *options.fields, on_object)
+                            : judge_line(event, resource, on_object);
+    if (judged.undecodable) skip(event);
+    if (judged.ended) ended = std::move(judged.ended);
+    return judged.go_on && !ended;
   };
-  LOCKSTEP_TRY(const Response response, exchange(request, [&](const Request& ready) {
-                 return transport_->stream(
-                     ready, [&](std::string_view piece) { return lines.feed(piece, judge); }, stop);
-               }));
+  const auto take = [&](std::string_view piece) {
+    if (piece.empty()) return true;
+    if (!framed) framed = message != nullptr && piece.front() == '\0';
+    return *framed ? frames.feed(piece, judge) : lines.feed(piece, judge);
+  };
+  LOCKSTEP_TRY(const Response response,
+               exchange(request, [&](const Request& ready) { return transport_->stream(ready, take, stop); }));
   if (response.status / 100 != 2) {
     return error_from_answer(response.status, response.body, response.retry_after_seconds, resource);
   }
-  for (long dropped = lines.dropped(); dropped > 0; --dropped) skip("(longer than 8 MiB)");
+  for (long dropped = lines.dropped() + frames.dropped(); dropped > 0; --dropped) skip("(longer than 8 MiB)");
   if (ended) return *ended;
   return {};
 }
 
-HttpApi::Line HttpApi::judge_event(std::string_view line, const Resource& resource, const OnObject& on_object) {
+HttpApi::Judged HttpApi::judge_event(std::string_view type, std::string_view object, const Resource& resource,
+                                     const OnObject& on_object) {
+  if (object.empty() || object.front() != '{') return {.undecodable = true};
+  if (type == "ERROR") {
+    const Json status = parse_object(object);
+    if (!status.is_object()) return {.undecodable = true};
+    return {.ended = error_from_status(status, 0.0, resource)};
+  }
+  const auto known = event_type(type);
+  if (!known) return {.undecodable = true};
+  return on_object(*known, object);
+}
+
+HttpApi::Judged HttpApi::judge_line(std::string_view line, const Resource& resource, const OnObject& on_object) {
   std::string_view type, object;
   const bool is_object = each_member(line, [&](std::string_view key, std::string_view value) {
     if (key == "type") type = value;
     if (key == "object") object = value;
     return true;
   });
-  if (!is_object || object.empty() || object.front() != '{') return {.undecodable = true};
-  if (type == "\"ERROR\"") {
-    const Json status = parse_object(object);
-    if (!status.is_object()) return {.undecodable = true};
-    return {.ended = error_from_status(status, 0.0, resource)};
-  }
-  const auto known = event_type(characters_of(type));
-  if (!known) return {.undecodable = true};
-  return on_object(*known, object);
+  if (!is_object) return {.undecodable = true};
+  return judge_event(characters_of(type), object, resource, on_object);
+}
+
+HttpApi::Judged HttpApi::judge_frame(std::string_view frame, const Resource& resource, const WireMessage& message,
+                                     const JsonPaths& fields, const OnObject& on_object) {
+  const auto event = wire_event(frame);
+  if (!event) return {.undecodable = true};
+  const auto text =
+      event->type == "ERROR" ? wire_text(event->object, status_message()) : wire_text(event->object, message, &fields);
+  return judge_event(event->type, text.value_or(""), resource, on_object);
 }
 
 Status HttpApi::watch(const Resource& resource, const WatchOptions& options,
                       const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) {
-  const auto on_object = [&](WatchEventType type, std::string_view text) -> Line {
+  const auto on_object = [&](WatchEventType type, std::string_view text) -> Judged {
     Json object = parse_object(text, options.fields);
     if (!object.is_object()) return {.undecodable = true};
     return {.go_on = on_event(WatchEvent{type, std::move(object)})};
   };
-  const auto on_line = [&](std::string_view line) { return judge_event(line, resource, on_object); };
-  return watch_lines(resource, options, on_line, std::move(stop));
+  return watch_objects(resource, options, on_object, std::move(stop));
 }
 
 Status HttpApi::watch_text(const Resource& resource, const WatchOptions& options,
                            const std::function<bool(WatchEventType, std::string_view)>& on_event,
                            std::stop_token stop) {
-  const auto on_object = [&](WatchEventType type, std::string_view text) -> Line {
+  const auto on_object = [&](WatchEventType type, std::string_view text) -> Judged {
     return {.go_on = on_event(type, text)};
   };
-  const auto on_line = [&](std::string_view line) { return judge_event(line, resource, on_object); };
-  return watch_lines(resource, options, on_line, std::move(stop));
+  return watch_objects(resource, options, on_object, std::move(stop));
 }
 
 Result<Json> HttpApi::create(const Resource& resource, const std::string& name_space, const Json& object,

@@ -9,6 +9,7 @@
 #include "operator/kube/api.h"
 #include "operator/kube/credentials.h"
 #include "operator/kube/transport.h"
+#include "operator/kube/wire_text.h"
 
 namespace lockstep::kube {
 
@@ -57,18 +58,27 @@ class HttpApi final : public Api {
   // The text of a successful answer.
   Result<std::string> call_text(const Resource& resource, std::string method, std::string target,
                                 const Json* body = nullptr, std::string content_type = "application/json",
-                                bool bulk = false);
-  // A line of a watch, before its object is read.
-  struct Line {
+                                bool bulk = false, const char* accept = nullptr);
+  // What became of an event of a watch.
+  struct Judged {
     bool go_on = true;
     bool undecodable = false;
     std::optional<Error> ended;  // by an ERROR event
   };
-  using OnObject = std::function<Line(WatchEventType type, std::string_view object)>;
-  // Reads the type of a line's event. An ERROR ends the watch; `on_object` judges the object of any other.
-  static Line judge_event(std::string_view line, const Resource& resource, const OnObject& on_object);
-  Status watch_lines(const Resource& resource, const WatchOptions& options,
-                     const std::function<Line(std::string_view)>& on_line, std::stop_token stop);
+  using OnObject = std::function<Judged(WatchEventType type, std::string_view object)>;
+  // An ERROR ends the watch; `on_object` judges the JSON of the object of any other type.
+  static Judged judge_event(std::string_view type, std::string_view object, const Resource& resource,
+                            const OnObject& on_object);
+  static Judged judge_line(std::string_view line, const Resource& resource, const OnObject& on_object);
+  // An event in protobuf, whose objects `message` describes.
+  static Judged judge_frame(std::string_view frame, const Resource& resource, const WireMessage& message,
+                            const JsonPaths& fields, const OnObject& on_object);
+  Status watch_objects(const Resource& resource, const WatchOptions& options, const OnObject& on_object,
+                       std::stop_token stop);
+  // Of a text that is a list in JSON.
+  Result<ListEnd> read_list(const std::string& text, const Resource& resource,
+                            const std::function<void(std::string_view)>& on_item) const;
+  Error no_list(const Resource& resource) const;
   Result<Response> exchange(Request request, const std::function<Result<Response>(const Request&)>& send);
   void count(const std::string& method, const Result<Response>& response);
 

@@ -15,6 +15,7 @@ enum PodField {
   kNamespace,
   kPodName,
   kUid,
+  kResourceVersion,  // a reflector reads it
   kDeleted,
   kJob,
   kSlot,
@@ -50,57 +51,6 @@ enum PodField {
   kStatusRequests,
   kStatusAllocated,
 };
-
-const JsonPaths& pod_paths() {
-  static const JsonPaths paths{
-      {"metadata|namespace", kNamespace},
-      {"metadata|name", kPodName},
-      {"metadata|uid", kUid},
-      {"metadata|deletionTimestamp", kDeleted},
-      {"metadata|labels|lockstep.dev/job-uid", kJob},
-      {"metadata|labels|lockstep.dev/slot", kSlot},
-      {"metadata|annotations|lockstep.dev/node", kAnnotatedNode},
-      {"spec|nodeName", kNodeName},
-      {"spec|priority", kPriority},
-      {"spec|schedulingGates|[]|name", kGateName},
-      {"spec|overhead|*", kOverhead},
-      {"spec|resources|requests|*", kPodRequests},
-      {"spec|resources|limits|*", kPodLimits},
-      {"spec|hostNetwork", kHostNetwork},
-      {"spec|containers", kContainers},
-      {"spec|containers|[]", kContainer},
-      {"spec|containers|[]|name", kContainerName},
-      {"spec|containers|[]|resources|requests|*", kContainerRequests},
-      {"spec|containers|[]|resources|limits|*", kContainerLimits},
-      {"spec|containers|[]|ports|[]", kContainerPort},
-      {"spec|containers|[]|ports|[]|hostPort", kContainerHostPort},
-      {"spec|initContainers", kInitContainers},
-      {"spec|initContainers|[]", kInitContainer},
-      {"spec|initContainers|[]|name", kContainerName},
-      {"spec|initContainers|[]|restartPolicy", kRestartPolicy},
-      {"spec|initContainers|[]|resources|requests|*", kContainerRequests},
-      {"spec|initContainers|[]|resources|limits|*", kContainerLimits},
-      {"spec|initContainers|[]|ports|[]", kContainerPort},
-      {"spec|initContainers|[]|ports|[]|hostPort", kContainerHostPort},
-      {"status|phase", kPhase},
-      {"status|startTime", kStartTime},
-      {"status|conditions", kConditions},
-      {"status|conditions|[]", kCondition},
-      {"status|conditions|[]|type", kConditionType},
-      {"status|conditions|[]|reason", kConditionReason},
-      {"status|containerStatuses|[]", kStatus},
-      {"status|containerStatuses|[]|name", kStatusName},
-      {"status|containerStatuses|[]|resources", kStatusResources},
-      {"status|containerStatuses|[]|resources|requests|*", kStatusRequests},
-      {"status|containerStatuses|[]|allocatedResources|*", kStatusAllocated},
-      {"status|initContainerStatuses|[]", kStatus},
-      {"status|initContainerStatuses|[]|name", kStatusName},
-      {"status|initContainerStatuses|[]|resources", kStatusResources},
-      {"status|initContainerStatuses|[]|resources|requests|*", kStatusRequests},
-      {"status|initContainerStatuses|[]|allocatedResources|*", kStatusAllocated},
-  };
-  return paths;
-}
 
 std::int32_t whole(std::string_view text, std::int32_t otherwise) {
   return as_number<std::int32_t>(text).value_or(otherwise);
@@ -320,9 +270,61 @@ Uid Uid::of(std::string_view text) {
   return uid;
 }
 
+const JsonPaths& scanned_pod_fields() {
+  static const JsonPaths paths{
+      {"metadata|namespace", kNamespace},
+      {"metadata|name", kPodName},
+      {"metadata|uid", kUid},
+      {"metadata|resourceVersion", kResourceVersion},
+      {"metadata|deletionTimestamp", kDeleted},
+      {"metadata|labels|lockstep.dev/job-uid", kJob},
+      {"metadata|labels|lockstep.dev/slot", kSlot},
+      {"metadata|annotations|lockstep.dev/node", kAnnotatedNode},
+      {"spec|nodeName", kNodeName},
+      {"spec|priority", kPriority},
+      {"spec|schedulingGates|[]|name", kGateName},
+      {"spec|overhead|*", kOverhead},
+      {"spec|resources|requests|*", kPodRequests},
+      {"spec|resources|limits|*", kPodLimits},
+      {"spec|hostNetwork", kHostNetwork},
+      {"spec|containers", kContainers},
+      {"spec|containers|[]", kContainer},
+      {"spec|containers|[]|name", kContainerName},
+      {"spec|containers|[]|resources|requests|*", kContainerRequests},
+      {"spec|containers|[]|resources|limits|*", kContainerLimits},
+      {"spec|containers|[]|ports|[]", kContainerPort},
+      {"spec|containers|[]|ports|[]|hostPort", kContainerHostPort},
+      {"spec|initContainers", kInitContainers},
+      {"spec|initContainers|[]", kInitContainer},
+      {"spec|initContainers|[]|name", kContainerName},
+      {"spec|initContainers|[]|restartPolicy", kRestartPolicy},
+      {"spec|initContainers|[]|resources|requests|*", kContainerRequests},
+      {"spec|initContainers|[]|resources|limits|*", kContainerLimits},
+      {"spec|initContainers|[]|ports|[]", kContainerPort},
+      {"spec|initContainers|[]|ports|[]|hostPort", kContainerHostPort},
+      {"status|phase", kPhase},
+      {"status|startTime", kStartTime},
+      {"status|conditions", kConditions},
+      {"status|conditions|[]", kCondition},
+      {"status|conditions|[]|type", kConditionType},
+      {"status|conditions|[]|reason", kConditionReason},
+      {"status|containerStatuses|[]", kStatus},
+      {"status|containerStatuses|[]|name", kStatusName},
+      {"status|containerStatuses|[]|resources", kStatusResources},
+      {"status|containerStatuses|[]|resources|requests|*", kStatusRequests},
+      {"status|containerStatuses|[]|allocatedResources|*", kStatusAllocated},
+      {"status|initContainerStatuses|[]", kStatus},
+      {"status|initContainerStatuses|[]|name", kStatusName},
+      {"status|initContainerStatuses|[]|resources", kStatusResources},
+      {"status|initContainerStatuses|[]|resources|requests|*", kStatusRequests},
+      {"status|initContainerStatuses|[]|allocatedResources|*", kStatusAllocated},
+  };
+  return paths;
+}
+
 Result<ScannedPod> scan_pod(std::string_view text) {
   PodVisitor visitor;
-  if (!walk_json(text, pod_paths(), visitor)) return fail(ErrorCode::kInvalid, "the pod is not JSON");
+  if (!walk_json(text, scanned_pod_fields(), visitor)) return fail(ErrorCode::kInvalid, "the pod is not JSON");
   return visitor.finish();
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "operator/base/json_paths.h"
 #include "operator/base/result.h"
 #include "operator/placement/effective_requests.h"
 #include "operator/placement/pod_record.h"
@@ -28,6 +29,9 @@ struct ScannedPod {
   bool terminal = false;         // Succeeded or Failed: it takes nothing
   std::vector<Amount> requests;  // effective_requests(), and one of kPods
 };
+
+// What a scan reads of a pod, and metadata.resourceVersion: a text may lack the rest.
+const JsonPaths& scanned_pod_fields();
 
 // kInvalid when `text` is not a JSON object with a uid, or goes beyond the bounds. A field of another type than the
 // API's is as if it were not there, but an amount counts as read_amount() says.

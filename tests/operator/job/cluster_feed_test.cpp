@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 
+#include "operator/placement/pod_scan.h"
 #include "tests/operator/kube/fake_api.h"
 
 namespace lockstep::job::cluster_feed_test {
@@ -225,6 +226,8 @@ TEST_F(ClusterFeedTest, asks_for_all_pods_that_are_not_terminal) {
     EXPECT_EQ(side.list.label_selector + side.watch.label_selector, "");
     EXPECT_EQ(side.list.field_selector, "status.phase!=Succeeded,status.phase!=Failed");
     EXPECT_EQ(side.watch.field_selector, side.list.field_selector);
+    EXPECT_EQ(side.list.fields, &placement::scanned_pod_fields());
+    EXPECT_EQ(side.watch.fields, side.list.fields);
   });
 }
 

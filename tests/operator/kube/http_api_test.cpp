@@ -9,6 +9,8 @@
 #include "operator/kube/line_splitter.h"
 #include "operator/kube/status_error.h"
 #include "operator/kube/target.h"
+#include "operator/kube/wire_messages.h"
+#include "tests/operator/kube/wire_encoder.h"
 
 namespace lockstep::kube {
 namespace {
@@ -111,9 +113,20 @@ TEST_F(HttpApiTest, bulk_writes_have_a_lane_of_their_own) {
 TEST_F(HttpApiTest, a_bulk_create_asks_for_metadata_alone) {
   const Json pod{{"kind", "Pod"}};
   ASSERT_TRUE(api.create(kPods, "x", pod, {.bulk = true}));
-  EXPECT_EQ(wire->last.accept.find("application/json;as=PartialObjectMetadata;"), 0U);
+  EXPECT_EQ(wire->last.accept.find("application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;"), 0U);
+  EXPECT_NE(wire->last.accept.find(",application/json;as=PartialObjectMetadata;"), std::string::npos);
   ASSERT_TRUE(api.create(kPods, "x", pod));
   EXPECT_EQ(wire->last.accept.find("PartialObjectMetadata"), std::string::npos);
+}
+
+TEST_F(HttpApiTest, the_metadata_of_a_bulk_create_may_come_in_protobuf) {
+  const Json object{{"metadata", {{"name", "p"}, {"uid", "u"}, {"resourceVersion", "7"}}}};
+  wire->answers.push_back({201, testing::enveloped(testing::encoded(object, metadata_message())), 0});
+  const auto made = api.create(kPods, "x", Json{{"kind", "Pod"}}, {.bulk = true});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(*made, object);
+  wire->answers.push_back({201, std::string("k8s\0\xff", 5), 0});
+  EXPECT_EQ(api.create(kPods, "x", Json{{"kind", "Pod"}}, {.bulk = true}).error().code, ErrorCode::kUnavailable);
 }
 
 TEST_F(HttpApiTest, a_delete_carries_its_preconditions) {
@@ -243,6 +256,97 @@ TEST_F(HttpApiTest, objects_of_a_watch_have_the_fields_that_are_asked_for) {
   EXPECT_TRUE(api.watch(kPods, {.fields = &fields}, on_event, {}));
   EXPECT_EQ(seen, (std::vector<Json>{{{"a", {{"b", 1}}}}}));
   EXPECT_NE(metrics.text().find("lockstep_watch_undecodable_total{resource=\"pods\"} 1"), std::string::npos);
+}
+
+// Pods are asked for in protobuf by a reader that names its fields.
+class InProtobuf : public HttpApiTest {
+ protected:
+  const JsonPaths fields{{"metadata|name"}, {"metadata|resourceVersion"}};
+
+  static std::string pod(const std::string& name, const std::string& version) {
+    const Json object{{"metadata", {{"name", name}, {"uid", "u"}, {"resourceVersion", version}}}};
+    return testing::encoded(object, *message_of(kPods));
+  }
+  static std::string status(int code, const std::string& reason, const std::string& message) {
+    const Json object{{"code", code}, {"reason", reason}, {"message", message}, {"status", "Failure"}};
+    return testing::enveloped(testing::encoded(object, status_message()));
+  }
+  // The texts of a watch, each with its type in front.
+  Status watched() {
+    const auto add = [this](WatchEventType type, std::string_view object) {
+      seen.push_back(std::to_string(static_cast<int>(type)) + std::string(object));
+      return true;
+    };
+    return api.watch_text(kPods, {.fields = &fields}, add, {});
+  }
+  std::vector<std::string> seen;
+};
+
+TEST_F(InProtobuf, only_pods_of_named_fields_are_asked_for) {
+  const std::string wanted = "application/vnd.kubernetes.protobuf,application/json";
+  const auto list = [this](const Resource& resource, const JsonPaths* named) {
+    static_cast<void>(api.list_text(resource, {.fields = named}, [](std::string_view) {}));
+    return wire->last.accept;
+  };
+  EXPECT_EQ(list(kPods, &fields), wanted);
+  EXPECT_NE(list(kPods, nullptr), wanted);
+  EXPECT_NE(list(kNodes, &fields), wanted);
+  EXPECT_TRUE(watched());
+  EXPECT_EQ(wire->last.accept, wanted);
+}
+
+TEST_F(InProtobuf, a_list_gives_the_texts_of_its_items) {
+  const std::string list = testing::bytes_field(1, testing::bytes_field(2, "7") + testing::bytes_field(3, "more")) +
+                           testing::bytes_field(2, pod("a", "5")) + testing::bytes_field(2, pod("b", "6"));
+  wire->answers.push_back({200, testing::enveloped(list), 0});
+  const auto end =
+      api.list_text(kPods, {.fields = &fields}, [this](std::string_view item) { seen.emplace_back(item); });
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(end->resource_version, "7");
+  EXPECT_EQ(end->continue_token, "more");
+  EXPECT_EQ(seen, (std::vector<std::string>{R"({"metadata":{"name":"a","resourceVersion":"5"}})",
+                                            R"({"metadata":{"name":"b","resourceVersion":"6"}})"}));
+  for (const std::string& answer : {testing::enveloped(""), testing::enveloped("\x0a\x09")}) {
+    wire->answers.push_back({200, answer, 0});
+    EXPECT_EQ(api.list_text(kPods, {.fields = &fields}, [](std::string_view) {}).error().code, ErrorCode::kUnavailable);
+  }
+}
+
+TEST_F(InProtobuf, a_watch_gives_the_texts_of_its_events) {
+  wire->stream_body = testing::framed("ADDED", testing::enveloped(pod("a", "5"))) +
+                      testing::framed("ADDED", "no envelope") +
+                      testing::framed("NEW", testing::enveloped(pod("a", "5"))) +
+                      testing::framed("DELETED", testing::enveloped(pod("a", "6"))) +
+                      testing::framed("ERROR", status(410, "Expired", "old")) +
+                      testing::framed("ADDED", testing::enveloped(pod("after", "7")));
+  const auto ended = watched();
+  EXPECT_EQ(seen, (std::vector<std::string>{R"(0{"metadata":{"name":"a","resourceVersion":"5"}})",
+                                            R"(2{"metadata":{"name":"a","resourceVersion":"6"}})"}));
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ErrorCode::kGone);
+  EXPECT_EQ(ended.error().message, "old");
+  EXPECT_NE(metrics.text().find("lockstep_watch_undecodable_total{resource=\"pods\"} 2"), std::string::npos);
+}
+
+TEST_F(InProtobuf, a_server_may_answer_in_json_all_the_same) {
+  wire->stream_body = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";
+  EXPECT_TRUE(watched());
+  EXPECT_EQ(seen, (std::vector<std::string>{R"(0{"metadata":{"name":"a"}})"}));
+  wire->answers.push_back({200, R"({"metadata":{"resourceVersion":"7"},"items":[{"a":1}]})", 0});
+  const auto end =
+      api.list_text(kPods, {.fields = &fields}, [this](std::string_view item) { seen.emplace_back(item); });
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(seen.back(), R"({"a":1})");
+}
+
+TEST_F(InProtobuf, a_refusal_is_read_as_in_json) {
+  wire->answers.push_back({403, status(403, "Forbidden", "pods is forbidden"), 0});
+  const auto refused = api.list_text(kPods, {.fields = &fields}, [](std::string_view) {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kForbidden);
+  EXPECT_EQ(refused.error().message, "pods is forbidden");
+  wire->answers.push_back({403, std::string("k8s\0\xff", 5), 0});
+  EXPECT_EQ(api.list_text(kPods, {.fields = &fields}, [](std::string_view) {}).error().message, "HTTP 403");
 }
 
 TEST_F(HttpApiTest, requests_are_counted_by_outcome) {

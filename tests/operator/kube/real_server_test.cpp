@@ -6,10 +6,14 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <map>
+#include <set>
+#include <string_view>
 
 #include "operator/base/metrics.h"
 #include "operator/kube/http_api.h"
 #include "operator/kube/kubeconfig.h"
+#include "operator/kube/wire_messages.h"
 #include "tests/operator/kube/api_contract.h"
 
 namespace lockstep::kube::contract {
@@ -135,6 +139,126 @@ TEST_P(ServerContract, an_impossible_object_is_invalid_and_says_why) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
   EXPECT_NE(refused.error().message.find("Not_A_Name"), std::string::npos) << refused.error().message;
+}
+
+// A pod that has a value in each field of the tables.
+const Json kFullSpec = Json::parse(R"({
+  "nodeName": "no-such-node", "hostNetwork": true, "priorityClassName": "system-cluster-critical", "overhead": {"cpu": "250m"}, "runtimeClassName": "wire",
+  "tolerations": [{"operator": "Exists"}],
+  "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}},
+  "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+    {"matchExpressions": [{"key": "x", "operator": "Exists"}]}]}}},
+  "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}], "resources": {
+    "requests": {"cpu": "1", "lockstep.dev/device": "1"}, "limits": {"cpu": "2", "lockstep.dev/device": "1"}}}],
+  "initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always",
+    "ports": [{"containerPort": 81, "hostPort": 81}], "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}]})");
+const Json kFullStatus = Json::parse(R"({
+  "phase": "Running", "reason": "r", "message": "m", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
+  "hostIP": "10.0.0.2", "startTime": "2026-11-28T12:00:02Z",
+  "conditions": [{"type": "Ready", "status": "True", "reason": "r", "message": "m",
+    "lastTransitionTime": "2026-11-28T12:00:01Z"}],
+  "initContainerStatuses": [{"name": "i", "ready": true, "restartCount": 1, "image": "i", "imageID": "",
+    "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
+    "state": {"running": {"startedAt": "2026-11-28T12:00:03Z"}}}],
+  "containerStatuses": [{"name": "c", "ready": true, "restartCount": 3, "image": "i", "imageID": "",
+    "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
+    "allocatedResourcesStatus": [{"name": "lockstep.dev/device",
+      "resources": [{"resourceID": "0", "health": "Unhealthy"}]}],
+    "state": {"terminated": {"exitCode": 137, "signal": 9, "reason": "Error", "message": "tail",
+      "startedAt": "2026-11-28T12:00:03Z", "finishedAt": "2026-11-28T12:00:04Z", "containerID": "x://y"}}},
+    {"name": "waits", "ready": false, "restartCount": 0, "image": "i", "imageID": "",
+      "state": {"waiting": {"reason": "r", "message": "m"}}}]})");
+
+// What the tables have of JSON, without what is empty, zero or false.
+Json cut_to(const WireMessage& message, const Json& object) {
+  Json kept = Json::object();
+  for (const WireField& field : message.fields) {
+    const auto found = object.find(field.name);
+    if (found == object.end() || *found == "" || *found == 0 || *found == false) continue;
+    if (field.kind != WireField::Kind::kMessage) {
+      kept[std::string(field.name)] = *found;
+    } else if (field.repeated) {
+      for (const Json& element : *found) kept[std::string(field.name)].push_back(cut_to(*field.message, element));
+    } else {
+      kept[std::string(field.name)] = cut_to(*field.message, *found);
+    }
+  }
+  return kept;
+}
+
+// Adds the fields that an object has, for each table.
+void add_shown(const WireMessage& message, const Json& object,
+               std::map<const WireMessage*, std::set<std::string_view>>& shown) {
+  auto& fields = shown[&message];
+  for (const WireField& field : message.fields) {
+    const auto found = object.find(field.name);
+    if (found == object.end()) continue;
+    fields.insert(field.name);
+    if (field.kind != WireField::Kind::kMessage) continue;
+    for (const Json& element : field.repeated ? *found : Json::array({*found})) {
+      add_shown(*field.message, element, shown);
+    }
+  }
+}
+
+TEST_P(ServerContract, a_pod_is_the_same_in_protobuf_and_in_json) {
+  Json runtime_class{{"apiVersion", "node.k8s.io/v1"},
+                     {"kind", "RuntimeClass"},
+                     {"metadata", {{"name", "wire"}}},
+                     {"handler", "none"},
+                     {"overhead", {{"podFixed", {{"cpu", "250m"}}}}}};
+  const Resource classes{"node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", false};
+  const auto with_class = api().create(classes, "", runtime_class);
+  ASSERT_TRUE(with_class || with_class.error().code == ErrorCode::kAlreadyExists) << with_class.error().message;
+  const auto owner = api().create(kConfigMaps, name_space(), config_map("owner"));
+  ASSERT_TRUE(owner) << owner.error().message;
+  Json pod{{"apiVersion", "v1"},
+           {"kind", "Pod"},
+           {"metadata",
+            {{"name", "wire"},
+             {"labels", {{"x", "1"}, {"empty", ""}}},
+             {"annotations", {{"note", "\"quoted\" \u00fc\n"}}},
+             {"finalizers", {"lockstep.dev/test"}},
+             {"ownerReferences",
+              {{{"apiVersion", "v1"},
+                {"kind", "ConfigMap"},
+                {"name", "owner"},
+                {"uid", (*owner)["metadata"]["uid"]},
+                {"controller", true}}}}}},
+           {"spec", kFullSpec}};
+  const auto made = api().create(kPods, name_space(), pod);
+  ASSERT_TRUE(made) << made.error().message;
+  pod["metadata"]["name"] = "gated";
+  pod["spec"].erase("nodeName");
+  pod["spec"]["schedulingGates"] = {{{"name", "lockstep.dev/test"}}};
+  ASSERT_TRUE(api().create(kPods, name_space(), pod));
+  const auto filled =
+      api().patch(kPods, name_space(), "wire", PatchType::kMerge, Json{{"status", kFullStatus}}, "status");
+  ASSERT_TRUE(filled) << filled.error().message;
+  ASSERT_TRUE(api().remove(kPods, name_space(), "wire")) << "the finalizer keeps it, with a deletionTimestamp";
+
+  const WireMessage& message = *message_of(kPods);
+  const JsonPaths everything{};
+  std::vector<Json> in_protobuf, in_json;
+  const auto list = [&](const JsonPaths* fields, std::vector<Json>& items) {
+    return api().list_text(kPods, {.name_space = name_space(), .fields = fields},
+                           [&](std::string_view item) { items.push_back(Json::parse(item)); });
+  };
+  ASSERT_TRUE(list(&everything, in_protobuf));
+  ASSERT_TRUE(list(nullptr, in_json));
+  for (const char* name : {"wire", "gated"}) {
+    static_cast<void>(
+        api().patch(kPods, name_space(), name, PatchType::kMerge, Json{{"metadata", {{"finalizers", nullptr}}}}));
+    static_cast<void>(api().remove(kPods, name_space(), name, {.grace_period_seconds = 0}));
+  }
+  ASSERT_EQ(in_protobuf.size(), 2U);
+  ASSERT_EQ(in_json.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(in_protobuf[i], cut_to(message, in_json[i]));
+  std::map<const WireMessage*, std::set<std::string_view>> shown;
+  for (const Json& item : in_protobuf) add_shown(message, item, shown);
+  for (const auto& [table, fields] : shown) {
+    for (const WireField& field : table->fields) EXPECT_TRUE(fields.contains(field.name)) << field.name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(RealServer, ApiContract, testing::Values(real_server()),
