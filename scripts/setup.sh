@@ -11,7 +11,8 @@ build_packages=(
   libcpprest-dev libyaml-cpp-dev nlohmann-json3-dev                   # API server, job files
   libfmt-dev libspdlog-dev libcli11-dev prometheus-cpp-dev            # logs, command lines, metrics
   libdnnl-dev                                                         # the trainer's CPU backend
-  libturbojpeg0-dev libprotobuf-dev protobuf-compiler                 # the trainer's image records
+  libturbojpeg0-dev                                                   # the trainer's images
+  libprotobuf-dev protobuf-compiler                                   # pods, the trainer's image records
   libgtest-dev libgmock-dev                                           # tests
 )
 test_packages=(
