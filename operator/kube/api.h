@@ -75,7 +75,8 @@ struct WatchOptions {
   std::string field_selector;
   std::string resource_version;  // watch starts after it
   int timeout_seconds = 300;     // the server ends the watch after this; bookmarks are always asked for
-  // What the caller reads of an object, which may lack the rest. Null: all but managedFields. It outlives the call.
+  // What the caller reads of an object, which may lack the rest. Null: all; of watch(), but
+  // managedFields. It outlives the call.
   const JsonPaths* fields = nullptr;
 };
 

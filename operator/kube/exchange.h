@@ -1,6 +1,7 @@
 // The hand-over of one HTTP exchange. The HTTP library's threads put headers, pieces of the body and the end into it,
-// and the thread of the request takes them out. The library reads the next piece from the network only after the last
-// was taken, which bounds memory and slows a fast server down.
+// and the thread of the request takes them out. The library reads on while less than kAhead waits to be taken, and two
+// pieces more at most. That bounds memory and slows a fast server down. Pieces that wait are taken together: a busy
+// stream wakes its reader rarely.
 #pragma once
 
 #include <condition_variable>

@@ -104,6 +104,8 @@ class Writer {
       if (is_varint == value.has_value()) return false;
       const int inner = next(place, field->name);
       if (inner == -1) return true;
+      const bool is_map = field->kind == WireField::Kind::kTextMap || field->kind == WireField::Kind::kQuantityMap;
+      if (!found.empty() && found.back().field == &*field && !field->repeated && !is_map) found.pop_back();
       found.push_back({&*field, inner, value.value_or(""), varint});
       return true;
     });
@@ -161,11 +163,12 @@ class Writer {
 
   bool array(std::span<const Found> values) {
     json_ += '[';
-    for (const Found& value : values) {
+    const int place = next(values.front().place, "[]");
+    for (const Found& value : values.first(place == -1 ? 0 : values.size())) {
       if (&value != values.data()) json_ += ',';
       if (value.field->kind == WireField::Kind::kText) {
         text(value.bytes);
-      } else if (!object(value.bytes, *value.field->message, next(value.place, "[]"))) {
+      } else if (!object(value.bytes, *value.field->message, place)) {
         return false;
       }
     }
@@ -256,18 +259,21 @@ std::optional<std::string> wire_list(std::string_view envelope, const WireMessag
   std::string_view metadata;
   std::vector<std::string_view> items;
   const bool read = each_field(*raw, [&](int number, std::optional<std::string_view> bytes, std::uint64_t) {
+    if (number != kMetadata && number != kItems) return true;
     if (!bytes) return false;
     if (number == kMetadata) metadata = *bytes;
     if (number == kItems) items.push_back(*bytes);
     return true;
   });
   if (!read) return std::nullopt;
+  auto of_list = written(metadata, list_metadata_message(), nullptr);
+  if (!of_list) return std::nullopt;
   for (const std::string_view bytes : items) {
     const auto text = written(bytes, item, fields);
     if (!text) return std::nullopt;
     on_item(*text);
   }
-  return written(metadata, list_metadata_message(), nullptr);
+  return of_list;
 }
 
 std::optional<WireEvent> wire_event(std::string_view frame) {

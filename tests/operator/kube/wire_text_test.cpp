@@ -48,6 +48,11 @@ TEST(WireText, what_nobody_reads_is_left_out) {
                       {"status", kPod["status"]}}));
 }
 
+TEST(WireText, a_path_that_leads_past_an_array_keeps_none_of_its_elements) {
+  const JsonPaths fields{{"spec|containers|name"}};
+  EXPECT_EQ(read(encoded(kPod, pod_message()), &fields), nlohmann::json::parse(R"({"spec":{"containers":[]}})"));
+}
+
 TEST(WireText, empty_values_are_left_out_as_in_json) {
   const std::string meta = bytes_field(1, "") + varint_field(7, 0) + bytes_field(8, "");
   const std::string spec = varint_field(11, 0) + bytes_field(40, "");
@@ -106,6 +111,7 @@ TEST(WireText, a_list_has_its_version_and_its_items) {
   const auto add = [&](std::string_view item) { items.emplace_back(item); };
   EXPECT_EQ(wire_list(enveloped(list), pod_message(), nullptr, add), R"({"resourceVersion":"7","continue":"more"})");
   EXPECT_EQ(items, (std::vector<std::string>{R"({"metadata":{"name":"a"}})", R"({"metadata":{"name":"b"}})"}));
+  EXPECT_TRUE(wire_list(enveloped(list + varint_field(9, 1)), pod_message(), nullptr, add)) << "an unknown field";
   EXPECT_FALSE(wire_list(enveloped(list + bytes_field(2, "\x0a\x09")), pod_message(), nullptr, add));
   EXPECT_FALSE(wire_list(enveloped(list + varint_field(2, 1)), pod_message(), nullptr, add));
   EXPECT_FALSE(wire_list(list, pod_message(), nullptr, add));
