@@ -75,8 +75,8 @@ struct WatchOptions {
   std::string field_selector;
   std::string resource_version;  // watch starts after it
   int timeout_seconds = 300;     // the server ends the watch after this; bookmarks are always asked for
-  // What the caller reads of an object, which may lack the rest. Null: all; of watch(), but
-  // managedFields. It outlives the call.
+  // What the caller reads of an object, which may lack the rest. Null: all, but of watch() without managedFields. It
+  // outlives the call.
   const JsonPaths* fields = nullptr;
 };
 
@@ -128,9 +128,9 @@ class Api {
                        const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) = 0;
 
   // As list() and watch(), but objects cross as JSON text. It is for a caller that reads a few fields of very many
-  // objects, for which no Json is made. Texts are valid during the call. An item comes when its
-  // whole page is there, and without its kind; that its text is JSON is the caller's to find out. An Api whose objects
-  // are no text writes them.
+  // objects, for which no Json is made. Texts are valid during the call. An item comes when its whole page is there,
+  // and without its kind; that its text is JSON is the caller's to find out. An Api whose objects are no text writes
+  // them.
   virtual Result<ListEnd> list_text(const Resource& resource, const ListOptions& options,
                                     const std::function<void(std::string_view item)>& on_item);
   virtual Status watch_text(const Resource& resource, const WatchOptions& options,

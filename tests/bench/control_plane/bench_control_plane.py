@@ -25,7 +25,7 @@ import memory
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SIDES = ("raw", "lockstep", "jobset")
-CONNECTIONS = (4, 8, 16, 32, 64)
+CONNECTIONS = (4, 8, 16, 32, 64, 128, 256)
 CONTROL_PLANE = ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager", "kwok")
 BATCHES = itertools.count(1)  # a part of each job's name
 

@@ -21,7 +21,7 @@ const nlohmann::json kPod = nlohmann::json::parse(R"({
     "annotations": {"lockstep.dev/node": "reserved"},
     "creationTimestamp": "2026-11-28T12:00:00Z", "deletionTimestamp": "2026-11-28T13:00:00Z",
     "ownerReferences": [{"uid": "w", "controller": true}]},
-  "spec": {"nodeName": "node-1", "priority": 9, "hostNetwork": true, "schedulingGates": [{"name": "gate"}],
+  "spec": {"nodeName": "node-1", "priority": 9, "hostNetwork": true, "schedulingGates": [{"name": "lockstep.dev/placement"}],
     "overhead": {"cpu": "250m"},
     "resources": {"requests": {"cpu": "3"}, "limits": {"memory": "2Gi"}},
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}},

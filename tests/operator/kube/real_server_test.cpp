@@ -86,7 +86,7 @@ class RealServer final : public Subject {
     if (!made && made.error().code != ErrorCode::kAlreadyExists) return made.error();
     for (int i = 0; i < 100; ++i) {
       if (api_->list(kTrainingJobs, {.limit = 1})) return {};
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // no watch tells when the server serves a kind
     }
     return fail(ErrorCode::kDeadlineExceeded, "the CRD was not served within 10 s");
   }
@@ -143,15 +143,16 @@ TEST_P(ServerContract, an_impossible_object_is_invalid_and_says_why) {
 
 // A pod that has a value in each field of the tables.
 const Json kFullSpec = Json::parse(R"({
-  "nodeName": "no-such-node", "hostNetwork": true, "priorityClassName": "system-cluster-critical", "overhead": {"cpu": "250m"}, "runtimeClassName": "wire",
+  "nodeName": "no-such-node", "hostNetwork": true, "priorityClassName": "system-cluster-critical",
+  "overhead": {"cpu": "250m"}, "runtimeClassName": "wire",
   "tolerations": [{"operator": "Exists"}],
   "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}},
   "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
     {"matchExpressions": [{"key": "x", "operator": "Exists"}]}]}}},
   "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}], "resources": {
     "requests": {"cpu": "1", "lockstep.dev/device": "1"}, "limits": {"cpu": "2", "lockstep.dev/device": "1"}}}],
-  "initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always",
-    "ports": [{"containerPort": 81, "hostPort": 81}], "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}]})");
+  "initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always", "ports": [{"containerPort": 81,
+    "hostPort": 81}], "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}]})");
 const Json kFullStatus = Json::parse(R"({
   "phase": "Running", "reason": "r", "message": "m", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
   "hostIP": "10.0.0.2", "startTime": "2026-11-28T12:00:02Z",
@@ -202,11 +203,11 @@ void add_shown(const WireMessage& message, const Json& object,
 }
 
 TEST_P(ServerContract, a_pod_is_the_same_in_protobuf_and_in_json) {
-  Json runtime_class{{"apiVersion", "node.k8s.io/v1"},
-                     {"kind", "RuntimeClass"},
-                     {"metadata", {{"name", "wire"}}},
-                     {"handler", "none"},
-                     {"overhead", {{"podFixed", {{"cpu", "250m"}}}}}};
+  const Json runtime_class{{"apiVersion", "node.k8s.io/v1"},
+                           {"kind", "RuntimeClass"},
+                           {"metadata", {{"name", "wire"}}},
+                           {"handler", "none"},
+                           {"overhead", {{"podFixed", {{"cpu", "250m"}}}}}};
   const Resource classes{"node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", false};
   const auto with_class = api().create(classes, "", runtime_class);
   ASSERT_TRUE(with_class || with_class.error().code == ErrorCode::kAlreadyExists) << with_class.error().message;
@@ -251,6 +252,7 @@ TEST_P(ServerContract, a_pod_is_the_same_in_protobuf_and_in_json) {
         api().patch(kPods, name_space(), name, PatchType::kMerge, Json{{"metadata", {{"finalizers", nullptr}}}}));
     static_cast<void>(api().remove(kPods, name_space(), name, {.grace_period_seconds = 0}));
   }
+  static_cast<void>(api().remove(classes, "", "wire"));
   ASSERT_EQ(in_protobuf.size(), 2U);
   ASSERT_EQ(in_json.size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(in_protobuf[i], cut_to(message, in_json[i]));
