@@ -32,6 +32,13 @@ add_library(lockstep_turbojpeg INTERFACE)
 target_include_directories(lockstep_turbojpeg SYSTEM INTERFACE ${TURBOJPEG_INCLUDE_DIR})
 target_link_libraries(lockstep_turbojpeg INTERFACE ${TURBOJPEG_LIBRARY})
 
+# libnghttp2 of Debian 12 has no CMake package.
+find_path(NGHTTP2_INCLUDE_DIR nghttp2/nghttp2.h REQUIRED)
+find_library(NGHTTP2_LIBRARY nghttp2 REQUIRED)
+add_library(lockstep_nghttp2 INTERFACE)
+target_include_directories(lockstep_nghttp2 SYSTEM INTERFACE ${NGHTTP2_INCLUDE_DIR})
+target_link_libraries(lockstep_nghttp2 INTERFACE ${NGHTTP2_LIBRARY})
+
 if(LOCKSTEP_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)

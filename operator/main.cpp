@@ -3,7 +3,7 @@
 #include <signal.h>
 
 #include "operator/base/log.h"
-#include "operator/kube/cpprest_transport.h"
+#include "operator/kube/tls_context.h"
 #include "operator/options.h"
 #include "operator/run_operator.h"
 

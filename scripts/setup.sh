@@ -8,7 +8,7 @@ set -euo pipefail
 build_packages=(
   ca-certificates git g++ make cmake ninja-build ccache pkg-config         # tools
   libboost-dev libboost-system-dev libssl-dev                         # coordinator, agent
-  libcpprest-dev libyaml-cpp-dev nlohmann-json3-dev                   # API server, job files
+  libcpprest-dev libnghttp2-dev libyaml-cpp-dev nlohmann-json3-dev    # API server, job files
   libfmt-dev libspdlog-dev libcli11-dev prometheus-cpp-dev            # logs, command lines, metrics
   libdnnl-dev                                                         # the trainer's CPU backend
   libturbojpeg0-dev                                                   # the trainer's images

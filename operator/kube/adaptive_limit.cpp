@@ -6,12 +6,8 @@
 namespace lockstep::kube {
 
 void AdaptiveLimit::ended(MonotonicTime now, Duration latency, Answer answer, int inside, Duration retry_after) {
-  if (now - period_ > 2 * options_.forget_lowest) starting_ = true;
-  if (now - period_ > options_.forget_lowest) {
-    lowest_before_ = lowest_now_;
-    lowest_now_ = 0;
-    period_ = now;
-  }
+  if (now - last_answer_ > options_.forget_lowest) starting_ = true;
+  last_answer_ = now;
   ++answers_;
   used_ = used_ || inside * 2 >= limit();
   if (answer == Answer::kServed) {
@@ -47,6 +43,12 @@ void AdaptiveLimit::end_round(MonotonicTime now) {
     const double next = starting_ ? limit_ * 2 : limit_ * gradient + std::sqrt(limit_) / 2;
     const double most = ceiling_ > 0 ? std::min(ceiling_, options_.most) : options_.most;
     if (next < limit_ || used_) limit_ = std::clamp(next, options_.least, std::max(most, options_.least));
+  }
+  // Not within a round: one of a slow server takes longer than the period, and would be its own measure.
+  if (now - period_ > options_.forget_lowest) {
+    lowest_before_ = lowest_now_;
+    lowest_now_ = 0;
+    period_ = now;
   }
   answers_ = served_ = 0;
   seconds_ = 0;

@@ -7,7 +7,7 @@
 //   next = limit * clamp(accepted / mean latency of the round, 1/2, 1) + sqrt(limit) / 2
 //
 // The limit doubles each round instead until a round is slow or the server refuses. Small steps would take longer than
-// a gang. It doubles again when no answer came for a time, 2 * `forget_lowest` at most.
+// a gang. It doubles again when no answer came for `forget_lowest`.
 // The limit grows while the server answers quickly. It stops near the number at which more requests only wait in the
 // server's queues. A refusal (429, 503) or a lost answer halves it, once per round. For `forget_refusal` it then stays
 // below the number at which the server refused.
@@ -20,10 +20,11 @@ namespace lockstep::kube {
 class AdaptiveLimit {
  public:
   struct Options {
-    double first = 16, least = 4, most = 48;
+    double first = 16, least = 4, most = 128;
     double tolerance = 3;                               // of the mean latency over the lowest, before the limit shrinks
-    Duration quick = std::chrono::milliseconds(500);    // a lower mean latency is no reason to shrink
-    Duration forget_lowest = std::chrono::seconds(10);  // the lowest latency is of this and the last such period
+    Duration quick = std::chrono::seconds(1);           // a lower mean latency is no reason to shrink
+    Duration forget_lowest = std::chrono::seconds(10);  // the lowest latency is of this and the last such period, whole
+                                                        // rounds each
     Duration forget_refusal = std::chrono::seconds(2);
   };
   enum class Answer {
@@ -60,6 +61,7 @@ class AdaptiveLimit {
   // Lowest latencies in seconds; 0: none so far.
   double lowest_now_ = 0, lowest_before_ = 0;
   MonotonicTime period_{};
+  MonotonicTime last_answer_{};
   MonotonicTime closed_until_{};
   double ceiling_ = 0;  // the server refused nothing below it; 0: none
   MonotonicTime refused_{};

@@ -4,8 +4,6 @@
 #include <cpprest/http_client.h>
 #include <cpprest/producerconsumerstream.h>
 #include <fmt/format.h>
-#include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <pplx/threadpool.h>
 
@@ -17,7 +15,9 @@
 
 #include "operator/base/log.h"
 #include "operator/kube/exchange.h"
+#include "operator/kube/exchange_reader.h"
 #include "operator/kube/proxy.h"
+#include "operator/kube/tls_context.h"
 
 namespace lockstep::kube {
 namespace {
@@ -25,7 +25,6 @@ namespace {
 using web::http::client::http_client;
 using web::http::client::http_client_config;
 
-constexpr std::size_t kMaxErrorBody = std::size_t{1} << 20;
 constexpr std::uint64_t kMaxPiece = std::uint64_t{256} << 20;  // one chunk; the library holds a chunk in memory
 constexpr double kMostRetryAfter = 300.0;
 
@@ -60,13 +59,15 @@ class ExchangeBuffer final : public concurrency::streams::details::streambuf_sta
   pplx::task<std::size_t> _putn(const std::uint8_t* data, std::size_t size) override {
     pplx::task_completion_event<std::size_t> done;
     try {
-      exchange_->offer({reinterpret_cast<const char*>(data), size}, [done, size](bool wanted) {
+      const auto taken = [done, size](bool wanted) {
         if (wanted) {
           done.set(size);
         } else {
           done.set_exception(std::runtime_error("the reader of this answer has left"));
         }
-      });
+      };
+      const auto at_once = exchange_->offer({reinterpret_cast<const char*>(data), size}, taken);
+      if (at_once) taken(*at_once);
     } catch (...) {
       return pplx::task_from_exception<std::size_t>(std::current_exception());
     }
@@ -109,53 +110,6 @@ void start_library() {
   static_cast<void>(once);
 }
 
-// The machine's authorities as they were configured before spare_system_authorities().
-struct SystemAuthorities {
-  std::string file, folder;
-  std::map<std::string, std::optional<std::string>> environment;  // of the two variables
-};
-std::optional<SystemAuthorities>& spared() {
-  static std::optional<SystemAuthorities> authorities;
-  return authorities;
-}
-
-// The authorities that the library would have loaded by itself.
-void trust_system(SSL_CTX* context) {
-  if (const auto& system = spared()) {
-    SSL_CTX_load_verify_file(context, system->file.c_str());
-    SSL_CTX_load_verify_dir(context, system->folder.c_str());
-    ERR_clear_error();  // either may be missing
-  }
-}
-
-// Trusts the certificates in `pem` and nothing else. False when there is none in it.
-bool trust_only(SSL_CTX* context, const std::string& pem) {
-  X509_STORE* store = X509_STORE_new();
-  if (store == nullptr) return false;
-  // Any configured certificate is an anchor, also an intermediate or the server's own, as in kubectl.
-  X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
-  BIO* bio = BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()));
-  int added = 0;
-  while (X509* certificate = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr)) {
-    added += X509_STORE_add_cert(store, certificate) == 1 ? 1 : 0;
-    X509_free(certificate);
-  }
-  BIO_free(bio);
-  ERR_clear_error();                       // the end of the file is an "error" to the PEM reader
-  SSL_CTX_set_cert_store(context, store);  // takes ownership of the store
-  return added > 0;
-}
-
-Status use_client_certificate(boost::asio::ssl::context& context, const ClientCertificate& certificate) {
-  if (certificate.certificate_pem.empty()) return {};
-  boost::system::error_code error;
-  context.use_certificate_chain(boost::asio::buffer(certificate.certificate_pem), error);
-  if (!error) context.use_private_key(boost::asio::buffer(certificate.key_pem), boost::asio::ssl::context::pem, error);
-  ERR_clear_error();
-  if (error) return fail(ErrorCode::kInvalid, "the client certificate or its key cannot be used: " + error.message());
-  return {};
-}
-
 // From the library's exceptions to words for people, after "https://... does not answer: ".
 Error describe(const std::exception_ptr& failure, const std::string& server) {
   try {
@@ -166,17 +120,7 @@ Error describe(const std::exception_ptr& failure, const std::string& server) {
     if (code == std::errc::timed_out) return fail(ErrorCode::kDeadlineExceeded, server + " did not answer in time");
     std::string why;
     if (what.find("SSL handshake") != what.npos) {
-      std::array<char, 256> text{};
-      ERR_error_string_n(static_cast<unsigned long>(static_cast<unsigned>(code.value())), text.data(), text.size());
-      const char* reason = ERR_reason_error_string(static_cast<unsigned long>(static_cast<unsigned>(code.value())));
-      const std::string_view said = reason == nullptr ? "no common protocol, or the peer hung up" : reason;
-      if (said.find("certificate verify failed") != said.npos) {
-        why =
-            "its certificate was not accepted: it is not signed by the configured CA, has expired, or is for another "
-            "host name";
-      } else {
-        why = fmt::format("the TLS handshake failed ({})", said);
-      }
+      why = handshake_failure(static_cast<unsigned long>(static_cast<unsigned>(code.value())));
     } else if (what.find("proxy") != what.npos) {
       why = "through the proxy: " + what;
     } else if (what.find("Failed to connect") != what.npos) {
@@ -214,20 +158,8 @@ class CpprestTransport final : public Transport {
   }
 
   Result<Response> call(const Request& request) override {
-    std::string body;
-    bool too_long = false;
-    const auto collect = [&](std::string_view piece) {
-      too_long = body.size() + piece.size() > request.max_body;
-      if (!too_long) body.append(piece);
-      return !too_long;
-    };
-    auto response = run(request, collect, {}, Duration::zero());
-    if (too_long) {
-      return fail(ErrorCode::kExhausted, fmt::format("the answer of {} to {} {} is longer than {} MiB", access_.server,
-                                                     request.method, request.target, request.max_body >> 20));
-    }
-    if (response && response->status / 100 == 2) response->body = std::move(body);
-    return response;
+    return collect(request, access_.server,
+                   [&](const auto& on_data) { return run(request, on_data, {}, Duration::zero()); });
   }
 
   Result<Response> stream(const Request& request, const std::function<bool(std::string_view)>& on_data,
@@ -238,8 +170,7 @@ class CpprestTransport final : public Transport {
  private:
   // One http_client per lane: each has its own pool of connections.
   Status make_clients(const ClientCertificate& certificate) {
-    boost::asio::ssl::context probe(boost::asio::ssl::context::sslv23);
-    LOCKSTEP_CHECK_OK(use_client_certificate(probe, certificate));
+    LOCKSTEP_CHECK_OK(check_certificate(certificate));
     http_client_config config;
     if (access_.insecure) config.set_validate_certificates(false);
     if (!proxy_.url.empty()) {
@@ -247,20 +178,12 @@ class CpprestTransport final : public Transport {
       if (!proxy_.user.empty()) proxy.set_credentials(web::credentials(proxy_.user, proxy_.password));
       config.set_proxy(proxy);
     }
-    config.set_ssl_context_callback(
-        [ca_pem = access_.ca_pem, ca_file = access_.ca_file, certificate](boost::asio::ssl::context& context) {
-          // Called for each new connection on a thread of the library: it must not throw.
-          SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
-          std::string pem = ca_pem;
-          if (pem.empty() && !ca_file.empty()) pem = read_small_file(ca_file).value_or("");
-          if (!ca_pem.empty() || !ca_file.empty()) {
-            if (!trust_only(context.native_handle(), pem))
-              log::error("no CA certificate to trust", {{"file", ca_file}});
-          } else {
-            trust_system(context.native_handle());
-          }
-          if (const auto used = use_client_certificate(context, certificate); !used) log::error(used.error().message);
-        });
+    config.set_ssl_context_callback([access = access_, certificate](boost::asio::ssl::context& context) {
+      // Called for each new connection on a thread of the library: it must not throw.
+      if (const auto done = set_up_tls(context.native_handle(), access, certificate); !done) {
+        log::error(done.error().message);
+      }
+    });
     for (std::size_t lane = 0; lane < clients_.size(); ++lane) {
       // This file enforces the deadlines. The library's idle timer, which also runs while the consumer is slow, is only
       // the last resort behind them.
@@ -311,22 +234,22 @@ class CpprestTransport final : public Transport {
   }
 
   // Sends the request, and reports to `exchange` from the library's threads; no task is left without an observer.
-  static void start(http_client& client, const web::http::http_request& request,
+  static void start(http_client& client, const web::http::http_request& request, const std::string& server,
                     const std::shared_ptr<Exchange>& exchange, const pplx::cancellation_token& cancel) {
-    client.request(request, cancel).then([exchange](const pplx::task<web::http::http_response>& headers) {
+    client.request(request, cancel).then([exchange, server](const pplx::task<web::http::http_response>& headers) {
       try {
         web::http::http_response response = headers.get();
         exchange->set_head({response.status_code(), retry_after(response.headers())});
-        response.content_ready().then([exchange](const pplx::task<web::http::http_response>& body) {
+        response.content_ready().then([exchange, server](const pplx::task<web::http::http_response>& body) {
           try {
             body.get();
-            exchange->finish(nullptr);
+            exchange->finish(std::nullopt);
           } catch (...) {
-            exchange->finish(std::current_exception());
+            exchange->finish(describe(std::current_exception(), server));
           }
         });
       } catch (...) {
-        exchange->finish(std::current_exception());
+        exchange->finish(describe(std::current_exception(), server));
       }
     });
   }
@@ -356,47 +279,16 @@ class CpprestTransport final : public Transport {
 
     try {
       LOCKSTEP_TRY(const auto http, client(request.lane));
-      start(*http, make_request(request, exchange), exchange, cancel.get_token());
+      start(*http, make_request(request, exchange), access_.server, exchange, cancel.get_token());
     } catch (const std::exception& error) {
       leave.ended = true;
       return fail(ErrorCode::kInvalid,
                   fmt::format("{} {} cannot be sent: {}", request.method, request.target.substr(0, 200), error.what()));
     }
 
-    Response response;
-    auto deadline = std::chrono::steady_clock::now() + request.deadline;
-    while (true) {
-      switch (exchange->wait(stop, deadline)) {
-        case Exchange::Event::kHead:
-          response.status = exchange->head().status;
-          response.retry_after_seconds = exchange->head().retry_after_seconds;
-          break;
-        case Exchange::Event::kData:
-          if (response.status / 100 == 2) {
-            if (!on_data(exchange->data())) return response;
-          } else {
-            const std::size_t room = kMaxErrorBody - std::min(kMaxErrorBody, response.body.size());
-            response.body.append(exchange->data(), 0, room);
-          }
-          exchange->take();
-          break;
-        case Exchange::Event::kEnd:
-          leave.ended = true;
-          if (exchange->failure()) return describe(exchange->failure(), access_.server);
-          return response;
-        case Exchange::Event::kStopped:
-          return fail(ErrorCode::kCancelled, "cancelled");
-        case Exchange::Event::kDeadline:
-          return fail(ErrorCode::kDeadlineExceeded,
-                      fmt::format("{} {} {} within {:.3g} s", access_.server,
-                                  response.status == 0 ? "did not answer" : "stopped sending",
-                                  request.method + " " + request.target.substr(0, request.target.find('?')),
-                                  std::chrono::duration<double>(
-                                      response.status == 0 || idle == Duration::zero() ? request.deadline : idle)
-                                      .count()));
-      }
-      if (idle != Duration::zero() && response.status != 0) deadline = std::chrono::steady_clock::now() + idle;
-    }
+    auto read = read_exchange(*exchange, request, access_.server, on_data, stop, idle);
+    leave.ended = read.ended;
+    return std::move(read.response);
   }
 
   const ClusterAccess access_;
@@ -407,25 +299,6 @@ class CpprestTransport final : public Transport {
 };
 
 }  // namespace
-
-void spare_system_authorities() {
-  if (spared()) return;
-  SystemAuthorities system;
-  const auto replace = [&system](const char* variable, const char* otherwise) {
-    const char* value = ::getenv(variable);
-    system.environment[variable] = value == nullptr ? std::nullopt : std::optional<std::string>(value);
-    const std::string configured = value == nullptr ? otherwise : value;
-    ::setenv(variable, "/dev/null", 1);
-    return configured;
-  };
-  system.file = replace(X509_get_default_cert_file_env(), X509_get_default_cert_file());
-  system.folder = replace(X509_get_default_cert_dir_env(), X509_get_default_cert_dir());
-  spared() = std::move(system);
-}
-
-std::map<std::string, std::optional<std::string>> spared_environment() {
-  return spared() ? spared()->environment : std::map<std::string, std::optional<std::string>>();
-}
 
 Result<std::unique_ptr<Transport>> make_cpprest_transport(const ClusterAccess& access, const Environment& environment) {
   if (access.server.find("://[") != access.server.npos) {

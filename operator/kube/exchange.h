@@ -1,11 +1,10 @@
 // The hand-over of one HTTP exchange. The HTTP library's threads put headers, pieces of the body and the end into it,
-// and the thread of the request takes them out. The library reads on while less than kAhead waits to be taken, and two
-// pieces more at most. That bounds memory and slows a fast server down. Pieces that wait are taken together: a busy
+// and the thread of the request takes them out. The library reads on while less than kAhead waits to be taken, and what
+// was on its way then. That bounds memory and slows a fast server down. Pieces that wait are taken together: a busy
 // stream wakes its reader rarely.
 #pragma once
 
 #include <condition_variable>
-#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <string_view>
 
 #include "operator/base/clock.h"
+#include "operator/base/result.h"
 
 namespace lockstep::kube {
 
@@ -30,30 +30,24 @@ class Exchange {
   };
   enum class Event { kHead, kData, kEnd, kStopped, kDeadline };
 
-  // Library side. Calls `taken(true)` (once, on any thread, with no lock held) when there is room for the next piece,
-  // or `taken(false)` if the consumer has left.
-  void offer(std::string_view piece, std::function<void(bool)> taken) {
-    bool wanted = false;
-    {
-      const std::lock_guard guard(mutex_);
-      wanted = !abandoned_ && !finished_;
-      if (wanted) {
-        waiting_.append(piece);
-        const bool full = waiting_.size() >= kAhead;
-        if (full) taken_ = std::move(taken);
-        if (full || !whole_) changed_.notify_all();
-        if (full) return;
-      }
-    }
-    taken(wanted);
+  // Library side. True: more may come at once. False: the consumer has left. nullopt: `taken` is called, on any thread,
+  // with true when there is room, or with false if the consumer leaves; a later call replaces it.
+  std::optional<bool> offer(std::string_view piece, std::function<void(bool)> taken) {
+    const std::lock_guard guard(mutex_);
+    if (abandoned_ || finished_) return false;
+    waiting_.append(piece);
+    const bool full = waiting_.size() >= kAhead;
+    if (full) taken_ = std::move(taken);
+    if (full || !whole_) changed_.notify_all();
+    return full ? std::nullopt : std::optional(true);
   }
   void set_head(Head head) {
     const std::lock_guard guard(mutex_);
     head_ = head;
     if (!whole_ || taken_) changed_.notify_all();
   }
-  // The exchange is over; `failure` is null if the server ended it properly.
-  void finish(std::exception_ptr failure) {
+  // The exchange is over; `failure` is empty if the server ended it properly.
+  void finish(std::optional<Error> failure) {
     const std::lock_guard guard(mutex_);
     finished_ = true;
     failure_ = std::move(failure);
@@ -95,7 +89,7 @@ class Exchange {
     if (auto taken = release()) taken(true);
   }
   // After kEnd.
-  std::exception_ptr failure() const { return failure_; }
+  const std::optional<Error>& failure() const { return failure_; }
 
   // The consumer leaves: later pieces are refused.
   void abandon() {
@@ -127,7 +121,7 @@ class Exchange {
   std::function<void(bool)> taken_;  // set: the library waits for room
   bool finished_ = false;
   bool abandoned_ = false;
-  std::exception_ptr failure_;
+  std::optional<Error> failure_;
 };
 
 }  // namespace lockstep::kube

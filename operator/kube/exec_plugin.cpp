@@ -18,8 +18,8 @@
 
 #include "operator/base/timestamp.h"
 #include "operator/base/unique_fd.h"
-#include "operator/kube/cpprest_transport.h"
 #include "operator/kube/json_text.h"
+#include "operator/kube/tls_context.h"
 
 namespace lockstep::kube {
 namespace {

@@ -6,6 +6,7 @@
 #include "operator/base/log.h"
 #include "operator/kube/cpprest_transport.h"
 #include "operator/kube/frame_splitter.h"
+#include "operator/kube/http2_transport.h"
 #include "operator/kube/json_text.h"
 #include "operator/kube/line_splitter.h"
 #include "operator/kube/status_error.h"
@@ -379,7 +380,8 @@ Status HttpApi::read_log(const std::string& name_space, const std::string& pod, 
 
 Result<std::unique_ptr<Api>> make_http_api(const ClusterAccess& access, const Environment& environment, Clock& clock,
                                            MetricsRegistry& metrics, HttpApiOptions options) {
-  LOCKSTEP_TRY(auto transport, make_cpprest_transport(access, environment));
+  LOCKSTEP_TRY(auto http1, make_cpprest_transport(access, environment));
+  LOCKSTEP_TRY(auto transport, with_http2(std::move(http1), access, environment));
   return std::unique_ptr<Api>(std::make_unique<HttpApi>(std::move(transport), access.identity, host_of(access.server),
                                                         clock, metrics, options));
 }

@@ -10,35 +10,10 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "operator/kube/server_url.h"
+
 namespace lockstep::kube {
 namespace {
-
-std::string lowered(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
-
-struct HostPort {
-  std::string host, port;
-};
-
-// Of "https://user@host:port/path"; the brackets of an IPv6 address are taken off.
-HostPort host_port(std::string_view url) {
-  if (const auto scheme = url.find("://"); scheme != url.npos) url.remove_prefix(scheme + 3);
-  url = url.substr(0, url.find_first_of("/?#"));
-  if (const auto at = url.rfind('@'); at != url.npos) url.remove_prefix(at + 1);
-  if (!url.empty() && url.front() == '[') {
-    const auto end = url.find(']');
-    if (end == url.npos) return {lowered(url), ""};
-    const auto rest = url.substr(end + 1);
-    return {lowered(url.substr(1, end - 1)), std::string(rest.empty() ? rest : rest.substr(1))};
-  }
-  const auto colon = url.rfind(':');
-  if (colon == url.npos || url.find(':') != colon) return {lowered(url), ""};  // several colons: a bare IPv6 address
-  return {lowered(url.substr(0, colon)), std::string(url.substr(colon + 1))};
-}
 
 // An address as bytes; empty if it is none.
 std::string address_bytes(const std::string& text) {
@@ -93,7 +68,7 @@ bool excluded(const HostPort& server, std::string_view list) {
 }
 
 std::string variable(const Environment& environment, const char* name) {
-  if (auto value = environment(lowered(name)); value && !value->empty()) return *value;
+  if (auto value = environment(lower_case(name)); value && !value->empty()) return *value;
   return environment(name).value_or("");
 }
 
@@ -102,14 +77,14 @@ std::string variable(const Environment& environment, const char* name) {
 Result<Proxy> proxy_for(const std::string& server, const std::string& configured, const Environment& environment) {
   std::string url = configured;
   if (url.empty()) {
-    const bool https = lowered(server).starts_with("https://");
+    const bool https = lower_case(server).starts_with("https://");
     HostPort target = host_port(server);
     if (target.port.empty()) target.port = https ? "443" : "80";
     url = variable(environment, https ? "HTTPS_PROXY" : "HTTP_PROXY");
     if (url.empty() || excluded(target, variable(environment, "NO_PROXY"))) return Proxy{};
   }
   if (url.find("://") == url.npos) url = "http://" + url;
-  if (!lowered(url).starts_with("http://")) {
+  if (!lower_case(url).starts_with("http://")) {
     return fail(ErrorCode::kInvalid, fmt::format("the proxy {} cannot be used: only http:// proxies are supported",
                                                  url.substr(0, url.find("://") + 3) + host_port(url).host));
   }

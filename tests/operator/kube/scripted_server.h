@@ -25,6 +25,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace lockstep::kube::testing {
@@ -85,6 +86,11 @@ class Peer {
     return request;
   }
 
+  // What comes next, without a meaning; "" if the other side has closed.
+  std::string read_some() {
+    if (buffer_.empty() && !read_more()) return "";
+    return std::exchange(buffer_, "");
+  }
   // False if the other side has closed.
   bool write(std::string_view bytes) {
     while (!bytes.empty()) {

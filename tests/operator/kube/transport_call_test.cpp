@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "operator/kube/cpprest_transport.h"
+#include "operator/kube/tls_context.h"
 #include "tests/operator/kube/certificate_authority.h"
 #include "tests/operator/kube/client.h"
 #include "tests/operator/kube/scripted_server.h"
