@@ -48,7 +48,7 @@ void Http2Connection::open(std::function<void(const std::shared_ptr<Http2Connect
   heard_ = std::chrono::steady_clock::now();
   timer_.expires_after(kConnectDeadline);
   timer_.async_wait([self = shared_from_this()](error_code error) {
-    if (error) return;
+    if (error || self->session_) return;
     self->close(fail(ErrorCode::kUnavailable, self->server_.url + " does not answer: no connection in time"));
   });
   resolve();
