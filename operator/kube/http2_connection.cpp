@@ -139,6 +139,7 @@ Http2Connection::Ticket Http2Connection::send(const Request& request, Http2Recei
   timer_.cancel();
   submit(ticket);
   write();
+  rest();
   return ticket;
 }
 
@@ -217,7 +218,9 @@ void Http2Connection::write() {
     self->writing_ = false;
     if (self->gone_) return;
     if (error) return self->close(self->broken(error.message()));
+    if (self->session_->is_over()) return self->close(self->broken("the server does not keep to the protocol"));
     self->write();
+    self->rest();
   });
 }
 

@@ -174,7 +174,11 @@ bool Http2Session::receive(std::string_view bytes) {
   const auto read =
       nghttp2_session_mem_recv(session_.get(), reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   if (read < 0) return false;
-  return nghttp2_session_want_read(session_.get()) != 0 || nghttp2_session_want_write(session_.get()) != 0;
+  return !is_over();
+}
+
+bool Http2Session::is_over() const {
+  return nghttp2_session_want_read(session_.get()) == 0 && nghttp2_session_want_write(session_.get()) == 0;
 }
 
 void Http2Session::take_output(std::string& output, std::size_t most) {

@@ -59,6 +59,8 @@ class Http2Session {
 
   // Requests that the server works on at once; further ones wait here. nullopt: it has not said so yet.
   std::optional<std::size_t> most_streams() const;
+  // Nothing is left to receive or to send. The connection is to be closed.
+  bool is_over() const;
   // submit() may succeed.
   bool takes_more() const;
 

@@ -127,14 +127,23 @@ class Http2Transport final : public Transport {
                             bool& not_http2) {
     const auto call = std::make_shared<Call>(request, idle == Duration::zero(), access_.identity->certificate(), io_);
     asio::post(io_, [this, call] { start(call); });
+    // On every way out: the I/O thread, which blocks nowhere, has forgotten `request`, which is the caller's.
+    struct Leave {
+      asio::io_context& io;
+      const std::shared_ptr<Call>& call;
+      bool ended = false;
+      std::optional<MonotonicTime> silent_since{};
+      ~Leave() {
+        if (ended) return;
+        asio::post(io, [call = call, since = silent_since] { abandon(*call, since); });
+        call->exchange.abandon();
+        call->exchange.wait_finished(MonotonicTime::max());
+      }
+    } leave{io_, call};
     auto read = read_exchange(call->exchange, request, server_.url, on_data, stop, idle);
-    if (!read.ended) {
-      // `request` is the caller's. The I/O thread, which blocks nowhere, forgets it.
-      asio::post(io_, [call, since = read.silent_since] { abandon(*call, since); });
-      call->exchange.abandon();
-      call->exchange.wait_finished(MonotonicTime::max());
-    }
-    not_http2 = call->not_http2;
+    leave.ended = read.ended;
+    leave.silent_since = read.silent_since;
+    not_http2 = read.ended && call->not_http2;
     if (not_http2 && http1_until_.exchange(now() + options_.http1_again.count()) < now()) {
       log::info("the API server offers no HTTP/2: each request has a connection", {{"server", server_.url}});
     }

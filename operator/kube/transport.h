@@ -1,5 +1,5 @@
 // One HTTP exchange with an API server as a seam: bytes in, bytes out. HttpApi gives the bytes their meaning; the
-// implementation (cpprest_transport.cpp) handles connections, TLS and proxies.
+// implementations (cpprest_transport.h, http2_transport.h) handle connections, TLS and proxies.
 #pragma once
 
 #include <cstddef>
@@ -41,13 +41,14 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Sends the request once and returns the whole answer, whatever its status. Blocks. A request with a body is never
-  // sent twice. Failures: kUnavailable (no answer, or the connection broke; the server may or may not have acted),
-  // kDeadlineExceeded, kExhausted, kInvalid (the request cannot be sent). Any thread of this process.
+  // Sends the request and returns the whole answer, whatever its status. Blocks. A request with a body is sent again
+  // only if the server has said that it did not look at it. Failures: kUnavailable (no answer, or the connection broke;
+  // the server may or may not have acted), kDeadlineExceeded, kExhausted, kInvalid (the request cannot be sent). Any
+  // thread of this process.
   virtual Result<Response> call(const Request& request) = 0;
 
   // Like call(), but hands the body of a 2xx answer to `on_data` piece by piece, on the calling thread. While it runs,
-  // some 64 KiB more are read from the network at most, so a slow consumer slows the server down. Success: the
+  // some 128 KiB more are read from the network at most, so a slow consumer slows the server down. Success: the
   // server ended the answer, or `on_data` returned false. kCancelled: `stop` was requested, which ends the exchange at
   // once; kDeadlineExceeded: headers or data did not arrive.
   virtual Result<Response> stream(const Request& request, const std::function<bool(std::string_view)>& on_data,

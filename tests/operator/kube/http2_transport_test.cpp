@@ -181,11 +181,13 @@ TEST_F(Http2, an_answer_without_end_is_refused_and_the_connection_stays) {
 
 TEST_F(Http2, a_late_answer_is_given_up_and_the_server_is_told) {
   std::atomic<std::uint32_t> code = 0;
-  std::atomic<bool> told = false;
+  std::atomic<bool> arrived = false, told = false;
   ScriptedServer server(
       [&](Peer& peer) {
         Http2Peer http2(peer);
         const auto late = http2.next();
+        arrived = true;
+        arrived.notify_all();
         const auto other = http2.next();
         http2.answer(other->stream, 201, "{}");
         code = http2.wait_reset(late->stream).value_or(0);
@@ -196,14 +198,14 @@ TEST_F(Http2, a_late_answer_is_given_up_and_the_server_is_told) {
   const auto transport = client(server);
   std::thread late([&transport] {
     Request request = post();
-    request.deadline = milliseconds(500);
+    request.deadline = seconds(2);
     const auto response = transport->call(request);
     ASSERT_FALSE(response);
     EXPECT_EQ(response.error().code, ErrorCode::kDeadlineExceeded);
-    EXPECT_NE(response.error().message.find("POST /api/v1/namespaces/x/pods within 0.5 s"), std::string::npos)
+    EXPECT_NE(response.error().message.find("POST /api/v1/namespaces/x/pods within 2 s"), std::string::npos)
         << response.error().message;
   });
-  std::this_thread::sleep_for(milliseconds(50));  // the order of the two matters not; one of them is late
+  arrived.wait(false);
   EXPECT_TRUE(transport->call(post()));
   late.join();
   EXPECT_TRUE(transport->call(post())) << "the connection has answered meanwhile, so it is alive";
@@ -392,6 +394,7 @@ TEST_F(Http2, garbage_after_the_handshake_is_unavailable) {
         [bytes](Peer& peer) {
           peer.read_some();
           peer.write(bytes);
+          if (*bytes != '\0') peer.wait_closed();  // the client closes, and waits for no deadline
         },
         context.get());
     const auto response = client(server)->call(post());
