@@ -7,16 +7,14 @@
 #include <openssl/ssl.h>
 #include <pplx/threadpool.h>
 
-#include <algorithm>
 #include <array>
-#include <cctype>
-#include <cstdlib>
 #include <optional>
 
 #include "operator/base/log.h"
 #include "operator/kube/exchange.h"
 #include "operator/kube/exchange_reader.h"
 #include "operator/kube/proxy.h"
+#include "operator/kube/status_error.h"
 #include "operator/kube/tls_context.h"
 
 namespace lockstep::kube {
@@ -26,7 +24,6 @@ using web::http::client::http_client;
 using web::http::client::http_client_config;
 
 constexpr std::uint64_t kMaxPiece = std::uint64_t{256} << 20;  // one chunk; the library holds a chunk in memory
-constexpr double kMostRetryAfter = 300.0;
 
 // Pieces of a response body go into the Exchange; every other operation of a stream buffer is refused.
 class ExchangeBuffer final : public concurrency::streams::details::streambuf_state_manager<std::uint8_t> {
@@ -140,9 +137,7 @@ Error describe(const std::exception_ptr& failure, const std::string& server) {
 
 double retry_after(const web::http::http_headers& headers) {
   const auto it = headers.find("Retry-After");
-  if (it == headers.end()) return 0.0;
-  const double seconds = std::strtod(it->second.c_str(), nullptr);  // a date reads as 0
-  return seconds > 0 ? std::min(seconds, kMostRetryAfter) : 0.0;
+  return it == headers.end() ? 0.0 : seconds_of_retry_after(it->second);
 }
 
 class CpprestTransport final : public Transport {

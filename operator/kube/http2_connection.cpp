@@ -153,7 +153,7 @@ void Http2Connection::submit(Ticket ticket) {
         return end(ticket, {.kind = End::Kind::kUnprocessed});
       case Http2Session::End::kBroken:
         return end(ticket, {.kind = End::Kind::kBroken,
-                            .error = gone_ ? why_ : broken("the server left a request without a whole answer")});
+                            .error = gone_ ? *gone_ : broken("the server left a request without a whole answer")});
     }
   });
   if (!call.stream) end(ticket, {.kind = End::Kind::kUnprocessed});
@@ -211,7 +211,7 @@ void Http2Connection::read() {
 void Http2Connection::write() {
   if (gone_ || writing_ || !session_) return;
   output_.clear();
-  session_->take_output(output_, kMostOutput);
+  if (!session_->take_output(output_, kMostOutput)) return close(broken("there is no memory left"));
   if (output_.empty()) return;
   writing_ = true;
   asio::async_write(stream_, asio::buffer(output_), [self = shared_from_this()](error_code error, std::size_t) {
@@ -226,12 +226,12 @@ void Http2Connection::write() {
 
 void Http2Connection::close(const Error& why) {
   if (gone_) return;
-  gone_ = retired_ = true;
+  gone_ = why;
+  retired_ = true;
   timer_.cancel();
   resolver_.cancel();
   error_code ignored;
   stream_.next_layer().close(ignored);
-  why_ = why;
   if (session_) session_->give_up();
   // Those that came before there was a session.
   for (auto& [ticket, call] : std::exchange(calls_, {})) call.ended({.kind = End::Kind::kBroken, .error = why});

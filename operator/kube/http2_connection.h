@@ -99,9 +99,8 @@ class Http2Connection : public std::enable_shared_from_this<Http2Connection> {
   std::string output_;
   bool writing_ = false;
   bool retired_ = false;
-  bool gone_ = false;
-  Error why_{};            // of gone_
-  MonotonicTime heard_{};  // when bytes came last
+  std::optional<Error> gone_;  // closed, and why
+  MonotonicTime heard_{};      // when bytes came last
 };
 
 }  // namespace lockstep::kube

@@ -8,11 +8,10 @@
 
 #include "operator/base/number.h"
 #include "operator/base/version.h"
+#include "operator/kube/status_error.h"
 
 namespace lockstep::kube {
 namespace {
-
-constexpr double kMostRetryAfterSeconds = 300.0;
 
 std::string_view view_of(const std::uint8_t* bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
@@ -22,11 +21,6 @@ nghttp2_nv header(std::string_view name, std::string_view value, std::uint8_t fl
   // The library copies both, and does not write to them.
   return {reinterpret_cast<std::uint8_t*>(const_cast<char*>(name.data())),
           reinterpret_cast<std::uint8_t*>(const_cast<char*>(value.data())), name.size(), value.size(), flags};
-}
-
-double retry_after_seconds(std::string_view value) {
-  const double seconds = as_number<double>(value).value_or(0);  // a date reads as 0
-  return seconds > 0 ? std::min(seconds, kMostRetryAfterSeconds) : 0;
 }
 
 }  // namespace
@@ -42,7 +36,7 @@ struct Http2Session::Hooks {
     if (field == ":status") {
       stream->status = as_number<int>(text).value_or(0);
     } else if (field == "retry-after") {
-      stream->retry_after_seconds = retry_after_seconds(text);
+      stream->retry_after_seconds = seconds_of_retry_after(text);
     }
     return 0;
   }
@@ -181,13 +175,14 @@ bool Http2Session::is_over() const {
   return nghttp2_session_want_read(session_.get()) == 0 && nghttp2_session_want_write(session_.get()) == 0;
 }
 
-void Http2Session::take_output(std::string& output, std::size_t most) {
+bool Http2Session::take_output(std::string& output, std::size_t most) {
   while (output.size() < most) {
     const std::uint8_t* bytes = nullptr;
     const auto size = nghttp2_session_mem_send(session_.get(), &bytes);
-    if (size <= 0) return;  // a failure (no memory) shows in the next receive()
+    if (size <= 0) return size == 0;
     output.append(view_of(bytes, static_cast<std::size_t>(size)));
   }
+  return true;
 }
 
 void Http2Session::give_up() {

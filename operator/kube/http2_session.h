@@ -52,8 +52,8 @@ class Http2Session {
 
   // False: the peer does not speak HTTP/2, or the session is over. The connection is to be closed.
   bool receive(std::string_view bytes);
-  // Appends bytes to send until there are `most` or there are none.
-  void take_output(std::string& output, std::size_t most);
+  // Appends bytes to send until there are `most` or there are none. False: it cannot go on, for want of memory.
+  bool take_output(std::string& output, std::size_t most);
   // The connection is gone: ends every request, those that were never sent as kUnprocessed.
   void give_up();
 

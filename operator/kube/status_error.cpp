@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "operator/base/number.h"
 #include "operator/kube/json_text.h"
 
 namespace lockstep::kube {
@@ -19,10 +20,12 @@ bool has_cause(const Json& status, const std::string& reason) {
                      [&](const Json& cause) { return text_at(cause, {"reason"}) == reason; });
 }
 
+constexpr double kMostRetryAfter = 300.0;  // seconds
+
 // The pause that the server asks for: a header or, inside the object, details.retryAfterSeconds.
 double wait_asked_for(const Json& status, double header) {
   if (header > 0) return header;
-  return std::clamp(static_cast<double>(integer_at(status, {"details", "retryAfterSeconds"})), 0.0, 300.0);
+  return std::clamp(static_cast<double>(integer_at(status, {"details", "retryAfterSeconds"})), 0.0, kMostRetryAfter);
 }
 
 // 404 of a kind rather than of an object: the Status names no object, or is none at all ("404 page not found").
@@ -96,6 +99,10 @@ Error error_from_status(const Json& status, double retry_after_seconds, const Re
   std::string sentence = text_at(status, {"message"}).substr(0, kMaxMessage);
   if (sentence.empty()) sentence = fmt::format("the server ended the watch with code {}", code);
   return map(code == 0 ? 500 : code, status, sentence, wait_asked_for(status, retry_after_seconds), resource);
+}
+
+double seconds_of_retry_after(std::string_view value) {
+  return std::clamp(as_number<double>(value).value_or(0), 0.0, kMostRetryAfter);
 }
 
 }  // namespace lockstep::kube

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "operator/base/result.h"
 #include "operator/kube/api.h"
@@ -14,5 +15,8 @@ Error error_from_answer(int http_status, const std::string& body, double retry_a
 
 // The same for a Status object inside a watch ("type": "ERROR").
 Error error_from_status(const Json& status, double retry_after_seconds, const Resource& resource);
+
+// The pause of a Retry-After header, at most 300 s; 0 for a date, and for what is no number.
+double seconds_of_retry_after(std::string_view value);
 
 }  // namespace lockstep::kube
