@@ -214,18 +214,31 @@ Result<ChildWrites::Written> ChildWrites::patch_pod(const std::string& name, con
   return *outcome_.error;
 }
 
+Result<kube::Json> ChildWrites::make_pod(const PodToCreate& wanted, bool run_as_non_root) {
+  AgentSettings settings = agent_();
+  settings.run_as_non_root = run_as_non_root;
+  std::shared_ptr<const PodMaker> maker;
+  {
+    const std::lock_guard guard(mutex_);
+    if (maker_ == nullptr || maker_->settings() != settings) {
+      LOCKSTEP_TRY(PodMaker made, PodMaker::of(*job_, std::move(settings)));
+      maker_ = std::make_shared<const PodMaker>(std::move(made));
+    }
+    maker = maker_;
+  }
+  return maker->pod(wanted);
+}
+
 Result<ChildWrites::Written> ChildWrites::create_pod(const PodToCreate& wanted) {
-  AgentSettings agent = agent_();
-  agent.run_as_non_root = run_as_non_root_;
-  LOCKSTEP_TRY(const auto pod, build_pod(*job_, wanted, agent));
+  const bool strict = run_as_non_root_;
+  LOCKSTEP_TRY(const auto pod, make_pod(wanted, strict));
   auto created = create_one(kube::kPods, kPodCache, pod);
   // A namespace that enforces the `restricted` standard says so in its refusal; no right to read namespaces is needed.
-  if (created || agent.run_as_non_root || created.error().code != ErrorCode::kForbidden ||
+  if (created || strict || created.error().code != ErrorCode::kForbidden ||
       created.error().message.find("runAsNonRoot") == std::string::npos) {
     return created;
   }
-  agent.run_as_non_root = true;
-  LOCKSTEP_TRY(const auto strict_pod, build_pod(*job_, wanted, agent));
+  LOCKSTEP_TRY(const auto strict_pod, make_pod(wanted, true));
   created = create_one(kube::kPods, kPodCache, strict_pod);
   if (created) run_as_non_root_ = true;
   return created;

@@ -95,7 +95,9 @@ class ChildWrites {
   Result<Written> patch_pod(const std::string& name, const kube::Json& patch, const char* doing,
                             const std::function<bool(const kube::Json& pod)>& made = {});
   Result<Written> open_pod(const PodToOpen& opening);
-  // Builds and creates a pod; once more when the namespace turns out to require runAsNonRoot.
+  // Makes a pod. It asks for the settings.
+  Result<kube::Json> make_pod(const PodToCreate& wanted, bool run_as_non_root);
+  // Makes and creates a pod; once more when the namespace turns out to require runAsNonRoot.
   Result<Written> create_pod(const PodToCreate& wanted);
   // Makes a write that opens a pod, if placement lets it.
   Result<Written> place(const placement::Opening& opening, const std::function<Result<Written>()>& write);
@@ -119,7 +121,8 @@ class ChildWrites {
   const std::vector<PodToOpen> opens_;
   std::atomic<bool> run_as_non_root_;
   mutable std::mutex mutex_;
-  Outcome outcome_;  // protected by mutex_
+  Outcome outcome_;                        // protected by mutex_
+  std::shared_ptr<const PodMaker> maker_;  // of settings that were asked for; protected by mutex_
 };
 
 }  // namespace lockstep::job

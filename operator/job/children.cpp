@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "operator/api/lookup.h"
 #include "operator/api/quantity.h"
 #include "operator/api/reserved_names.h"
 #include "operator/job/pod_template.h"
@@ -18,6 +19,7 @@ using api::TrainingJob;
 using api::TrainingJobSpec;
 
 constexpr size_t kMaxLabel = 63;
+constexpr const char* kOfEachPod = "(of each pod)";  // in the place of what name_pod() writes
 
 Json base_labels(const TrainingJob& job) {
   return {{api::kLabelJob, job.meta.name},
@@ -43,7 +45,7 @@ Json field_variable(const char* name, const char* path) {
 }
 
 // Lockstep's own come first, so that the user's may refer to them: $(LOCKSTEP_POD_IP).
-Json environment(const TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings) {
+Json environment(const TrainingJob& job, const AgentSettings& settings) {
   Json env = Json::array({
       variable(rendezvous::kEnvCoordinator, settings.coordinator_address),
       variable(rendezvous::kEnvCoordinatorCa, settings.coordinator_ca_pem),
@@ -51,8 +53,8 @@ Json environment(const TrainingJob& job, const PodToCreate& wanted, const AgentS
       field_variable(rendezvous::kEnvPodName, "metadata.name"),
       field_variable(rendezvous::kEnvPodUid, "metadata.uid"),
       field_variable(rendezvous::kEnvPodIp, "status.podIP"),
-      variable(rendezvous::kEnvSlot, std::to_string(wanted.slot)),
-      variable(rendezvous::kEnvIncarnation, std::to_string(wanted.incarnation)),
+      variable(rendezvous::kEnvSlot, kOfEachPod),
+      variable(rendezvous::kEnvIncarnation, kOfEachPod),
       variable(rendezvous::kEnvProcsPerNode, std::to_string(resolved_procs_per_node(job.spec))),
       variable(rendezvous::kEnvTokenFile, std::string(api::kTokenFolder) + "/token"),
   });
@@ -153,7 +155,7 @@ Json volumes(const TrainingJobSpec& spec) {
   return result;
 }
 
-Result<Json> trainer_container(const TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings) {
+Result<Json> trainer_container(const TrainingJob& job, const AgentSettings& settings) {
   const TrainingJobSpec& spec = job.spec;
   Json command = Json::array({std::string(api::kAgentFolder) + "/lockstep-agent", "run", "--"});
   for (const std::string& word : spec.command) command.push_back(word);
@@ -161,7 +163,7 @@ Result<Json> trainer_container(const TrainingJob& job, const PodToCreate& wanted
   Json container{{"name", kTrainerContainer},
                  {"image", spec.image},
                  {"command", std::move(command)},
-                 {"env", environment(job, wanted, settings)},
+                 {"env", environment(job, settings)},
                  {"volumeMounts", volume_mounts(spec)},
                  {"terminationMessagePolicy", "FallbackToLogsOnError"},
                  {"securityContext", container_security()}};
@@ -246,6 +248,25 @@ Status give_node(Json& pod, const PodToCreate& wanted) {
   return {};
 }
 
+// The item of that name, which the template cannot have removed.
+Json& named(Json& list, const char* name) {
+  return *std::find_if(list.begin(), list.end(),
+                       [name](const Json& item) { return api::text_of(api::at(item, "name")) == name; });
+}
+
+// Writes what differs between the pods of a job. The template cannot have touched any of it.
+void name_pod(Json& pod, const TrainingJob& job, const PodToCreate& wanted) {
+  const std::string slot = std::to_string(wanted.slot), incarnation = std::to_string(wanted.incarnation);
+  Json &meta = pod["metadata"], &spec = pod["spec"];
+  meta["name"] = pod_name(job, wanted.slot, wanted.incarnation);
+  meta["labels"][api::kLabelSlot] = slot;
+  meta["labels"][api::kLabelIncarnation] = incarnation;
+  spec["hostname"] = meta["name"];
+  Json& environment = named(spec["containers"], kTrainerContainer)["env"];
+  named(environment, rendezvous::kEnvSlot)["value"] = slot;
+  named(environment, rendezvous::kEnvIncarnation)["value"] = incarnation;
+}
+
 Json test(const std::string& path, Json value) {
   return {{"op", "test"}, {"path", path}, {"value", std::move(value)}};
 }
@@ -291,18 +312,17 @@ Json build_service(const TrainingJob& job) {
        {{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", {{api::kLabelJobUid, job.meta.uid}}}}}};
 }
 
-Result<Json> build_pod(const TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings) {
+Result<PodMaker> PodMaker::of(const TrainingJob& job, AgentSettings settings) {
   const TrainingJobSpec& spec = job.spec;
-  LOCKSTEP_TRY(Json trainer, trainer_container(job, wanted, settings));
-  Json meta = metadata(job, pod_name(job, wanted.slot, wanted.incarnation));
-  meta["labels"][api::kLabelSlot] = std::to_string(wanted.slot);
-  meta["labels"][api::kLabelIncarnation] = std::to_string(wanted.incarnation);
+  LOCKSTEP_TRY(Json trainer, trainer_container(job, settings));
+  Json meta = metadata(job, kOfEachPod);
+  for (const char* label : {api::kLabelSlot, api::kLabelIncarnation}) meta["labels"][label] = kOfEachPod;
   for (const std::string& fingerprint : settings.trusts) meta["labels"][trust_label(fingerprint)] = "";
   meta["annotations"] = {{"kubectl.kubernetes.io/default-container", kTrainerContainer}};
   Json security{{"seccompProfile", {{"type", "RuntimeDefault"}}}};
   if (settings.run_as_non_root) security["runAsNonRoot"] = true;
   Json pod_spec{{"restartPolicy", "Never"},
-                {"hostname", meta["name"]},
+                {"hostname", kOfEachPod},
                 {"subdomain", service_name(job)},
                 {"automountServiceAccountToken", false},
                 {"enableServiceLinks", false},
@@ -319,12 +339,23 @@ Result<Json> build_pod(const TrainingJob& job, const PodToCreate& wanted, const 
       {"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(meta)}, {"spec", std::move(pod_spec)}};
   LOCKSTEP_TRY(Json pod, apply_pod_template(generated, spec));
   tolerate_gpu_taint(pod["spec"], spec);
+  return PodMaker(job, std::move(settings), std::move(pod));
+}
+
+Result<Json> PodMaker::pod(const PodToCreate& wanted) const {
+  Json pod = shared_;
+  name_pod(pod, job_, wanted);
   if (wanted.node.empty()) {
     prefer_other_nodes(pod["spec"], wanted.avoid_nodes);
   } else {
     LOCKSTEP_CHECK_OK(give_node(pod, wanted));
   }
   return pod;
+}
+
+Result<Json> build_pod(const TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings) {
+  LOCKSTEP_TRY(const PodMaker maker, PodMaker::of(job, settings));
+  return maker.pod(wanted);
 }
 
 Result<Json> open_pod(const PodToOpen& opening, const Json* live) {

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operator/api/training_job.h"
@@ -46,10 +47,30 @@ api::OwnerReference owner_reference(const api::TrainingJob& job);
 // The headless Service: publishes the addresses of pods that are not ready too, because they meet before they are.
 api::Json build_service(const api::TrainingJob& job);
 
-// The pod of a slot, with spec.podTemplate merged in. kInvalid, with a sentence that names the field, when the template
-// cannot be merged or touches what belongs to Lockstep. One that placement gave a node has it in an annotation; gated,
-// it waits for open_pod(), else it can be bound to that node alone. Any other goes to none of `avoid_nodes` where it
-// can.
+// Makes the pods of a job: builds once what they share, with spec.podTemplate merged in.
+class PodMaker {
+ public:
+  // kInvalid, with a sentence that names the field, when the template cannot be merged or touches what belongs to
+  // Lockstep. `job` outlives it.
+  static Result<PodMaker> of(const api::TrainingJob& job, AgentSettings settings);
+
+  // The pod of a slot. One that placement gave a node has it in an annotation; gated, it waits for open_pod(), else it
+  // can be bound to that node alone. Any other goes to none of `avoid_nodes` where it can. kInvalid: the template's
+  // affinity cannot take the node. Any thread.
+  Result<api::Json> pod(const PodToCreate& wanted) const;
+
+  const AgentSettings& settings() const { return settings_; }
+
+ private:
+  PodMaker(const api::TrainingJob& job, AgentSettings settings, api::Json shared)
+      : job_(job), settings_(std::move(settings)), shared_(std::move(shared)) {}
+
+  const api::TrainingJob& job_;
+  AgentSettings settings_;
+  api::Json shared_;
+};
+
+// One pod of a PodMaker.
 Result<api::Json> build_pod(const api::TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings);
 
 // The JSON patch (RFC 6902) that removes the gate of a pod and binds it to its node alone. It holds only for the pod

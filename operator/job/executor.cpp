@@ -58,14 +58,23 @@ Executor::Executor(Clock& clock, MetricsRegistry& metrics, ExecutorOptions optio
       seconds_(metrics.histogram("lockstep_bulk_write_duration_seconds", "Seconds that a bulk write took.")),
       metrics_(metrics),
       limit_(limit_options(options)) {
-  if (options_.most > 0) threads_.push_back(start_without_signals([this] { work(); }));
+  if (options_.most == 0) return;
+  const std::lock_guard guard(mutex_);
+  add_thread_locked();
 }
 
 // A machine that has no room for another thread has fewer writes under way.
 void Executor::add_thread_locked() {
+  std::erase_if(workers_, [](Worker& worker) {
+    if (worker.ended) worker.thread.join();
+    return worker.ended;
+  });
+  Worker& worker = workers_.emplace_back();
   try {
-    threads_.push_back(start_without_signals([this] { work(); }));
+    worker.thread = start_without_signals([this, &worker] { work(worker); });
   } catch (const std::system_error& error) {
+    workers_.pop_back();
+    if (workers_.empty()) throw;  // no write would ever be made
     log::warn("no thread for another bulk write", {{"error", error.what()}});
   }
 }
@@ -81,7 +90,7 @@ void Executor::submit(Batch batch) {
   auto running = std::make_shared<Running>(std::move(batch));
   batches_[running->batch.key] = running;
   line_of(*running).push_back(std::move(running));
-  const bool all_busy = idle_ == 0 && static_cast<int>(threads_.size()) <= options_.most;
+  const bool all_busy = idle_ == 0 && threads_locked() <= options_.most;
   if (all_busy) add_thread_locked();
   changed_.notify_one();
 }
@@ -109,16 +118,16 @@ void Executor::interrupt(const api::ObjectKey& key) {
 }
 
 void Executor::stop() {
-  std::vector<std::thread> threads;
+  std::list<Worker> workers;
   {
     const std::lock_guard guard(mutex_);
     stop_ = true;
     repair_.clear();
     bulk_.clear();
-    threads.swap(threads_);
+    workers.swap(workers_);
     changed_.notify_all();
   }
-  for (std::thread& thread : threads) thread.join();
+  for (Worker& worker : workers) worker.thread.join();
   const std::lock_guard guard(mutex_);
   batches_.clear();
 }
@@ -131,6 +140,16 @@ bool Executor::healthy() const {
 int Executor::limit() const {
   const std::lock_guard guard(mutex_);
   return limit_.limit();
+}
+
+int Executor::threads() const {
+  const std::lock_guard guard(mutex_);
+  return threads_locked();
+}
+
+int Executor::threads_locked() const {
+  const auto lives = [](const Worker& worker) { return !worker.ended; };
+  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), lives));
 }
 
 Executor::Line& Executor::line_of(const Running& batch) {
@@ -154,8 +173,7 @@ std::shared_ptr<Executor::Running> Executor::take_from(Line& line, MonotonicTime
   return nullptr;
 }
 
-std::shared_ptr<Executor::Running> Executor::next_locked() {
-  const auto now = clock_.now();
+std::shared_ptr<Executor::Running> Executor::next_locked(MonotonicTime now) {
   const int inside = static_cast<int>(under_way_.size());
   if (now < limit_.closed_until()) return nullptr;
   if (inside <= limit_.limit()) {
@@ -165,15 +183,19 @@ std::shared_ptr<Executor::Running> Executor::next_locked() {
   return nullptr;
 }
 
-void Executor::work() {
+// Returns after stop(), or after `idle` without a write while another thread lives.
+void Executor::work(Worker& self) {
   std::unique_lock lock(mutex_);
+  auto idle_since = clock_.now();
   while (!stop_) {
-    const auto batch = next_locked();
+    const auto now = clock_.now();
+    const auto batch = next_locked(now);
     if (!batch) {
+      const bool closed = now < limit_.closed_until(), alone = threads_locked() == 1;
+      const auto end = idle_since + options_.idle;
+      if (!closed && !alone && now >= end) break;
       ++idle_;
-      const auto now = clock_.now();
-      const bool closed = now < limit_.closed_until();
-      clock_.wait_until(lock, changed_, closed ? limit_.closed_until() : now + std::chrono::hours(1));
+      clock_.wait_until(lock, changed_, closed ? limit_.closed_until() : alone ? now + std::chrono::hours(1) : end);
       --idle_;
       continue;
     }
@@ -189,7 +211,7 @@ void Executor::work() {
     // The next thread looks for the next write while this one makes its own.
     if (idle_ > 0) {
       changed_.notify_one();
-    } else if (static_cast<int>(threads_.size()) <= std::min(options_.most, limit_.limit())) {
+    } else if (threads_locked() <= std::min(options_.most, limit_.limit())) {
       add_thread_locked();
     }
     lock.unlock();
@@ -214,7 +236,9 @@ void Executor::work() {
       batch->closed = true;
     }
     if (batch->inside == 0 && batch->exhausted() && !stop_) end_batch(lock, batch);
+    idle_since = clock_.now();
   }
+  self.ended = true;
 }
 
 void Executor::count_answer(const Status& written, Duration latency) {

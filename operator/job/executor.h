@@ -15,13 +15,13 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
-#include <vector>
 
 #include "operator/api/object.h"
 #include "operator/base/clock.h"
@@ -32,13 +32,15 @@
 namespace lockstep::job {
 
 struct ExecutorOptions {
-  // Writes under way at most, each on a thread of its own. All but the first start when they are needed. 0: submit()
-  // carries the batch out itself before it returns; exceptions of a write pass through.
+  // Writes under way at most, each on a thread of its own. All but the first start when they are needed, and all but
+  // one end after `idle` without a write. 0: submit() carries the batch out itself before it returns; exceptions of a
+  // write pass through.
   int most = static_cast<int>(kube::AdaptiveLimit::Options().most);
   // Writes under way before anything is known of the server.
   int first = static_cast<int>(kube::AdaptiveLimit::Options().first);
   Duration slice = std::chrono::seconds(10);  // of one batch
   Duration stuck_after = std::chrono::minutes(1);
+  Duration idle = std::chrono::seconds(10);
 };
 
 class Executor {
@@ -79,17 +81,24 @@ class Executor {
   bool healthy() const;
   // Writes that may be under way now.
   int limit() const;
+  // Threads that make writes or wait for one.
+  int threads() const;
 
  private:
   struct Running;  // a batch
+  struct Worker {
+    std::thread thread;
+    bool ended = false;  // its last act; the thread is still to be joined
+  };
   using Line = std::deque<std::shared_ptr<Running>>;
 
   void carry_out(Batch& batch);
-  void work();
+  void work(Worker& self);
   void add_thread_locked();
+  int threads_locked() const;
   Line& line_of(const Running& batch);
   // A batch with a write that may begin; it goes to the end of its line. Null: there is none.
-  std::shared_ptr<Running> next_locked();
+  std::shared_ptr<Running> next_locked(MonotonicTime now);
   std::shared_ptr<Running> take_from(Line& line, MonotonicTime now);
   void count_answer(const Status& written, Duration latency);
   void end_batch(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Running>& batch);
@@ -110,7 +119,7 @@ class Executor {
   std::multiset<MonotonicTime> under_way_;  // since when, of each write
   int idle_ = 0;                            // threads that wait
   bool stop_ = false;
-  std::vector<std::thread> threads_;
+  std::list<Worker> workers_;
 };
 
 }  // namespace lockstep::job

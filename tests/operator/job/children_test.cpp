@@ -292,6 +292,34 @@ TEST(PodTemplate, can_be_checked_without_a_cluster) {
   EXPECT_FALSE(check_pod_template(job_of(R"({"podTemplate": {"spec": {"hostname": "x"}}})")));
 }
 
+// What one pod is given must not show in the next.
+TEST(PodMaker, makes_each_pod_as_if_it_were_the_only_one) {
+  const auto job = job_of(R"({"image": "i", "command": ["t"], "nodes": 3, "env": [{"name": "A", "value": "1"}],
+    "podTemplate": {"spec": {"containers": [{"name": "sidecar", "image": "s", "env": [{"name": "B", "value": "2"}]},
+                                            {"name": "trainer", "env": [{"name": "C", "value": "3"}]}]}}})");
+  const auto maker = PodMaker::of(job, kSettings);
+  ASSERT_TRUE(maker) << maker.error().message;
+  const std::vector<PodToCreate> wanted{{.slot = 0, .incarnation = 1, .node = "n1"},
+                                        {.slot = 1, .incarnation = 12, .avoid_nodes = {"n1"}},
+                                        {.slot = 2, .incarnation = 3, .node = "n2", .gated = true},
+                                        {.slot = 0, .incarnation = 2}};
+  for (const PodToCreate& one : wanted) {
+    const auto pod = maker->pod(one);
+    ASSERT_TRUE(pod) << pod.error().message;
+    EXPECT_EQ(*pod, *build_pod(job, one, kSettings));
+    EXPECT_EQ(pod->dump().find("(of each pod)"), std::string::npos) << pod->dump(1);
+    const Json &meta = (*pod)["metadata"], &labels = meta["labels"];
+    EXPECT_EQ(meta["name"], pod_name(job, one.slot, one.incarnation));
+    EXPECT_EQ((*pod)["spec"]["hostname"], meta["name"]);
+    EXPECT_EQ(labels["lockstep.dev/slot"], std::to_string(one.slot));
+    EXPECT_EQ(labels["lockstep.dev/incarnation"], std::to_string(one.incarnation));
+    const Json& trainer = entry((*pod)["spec"]["containers"], "name", "trainer");
+    EXPECT_EQ(entry(trainer["env"], "name", "LOCKSTEP_SLOT")["value"], std::to_string(one.slot));
+    EXPECT_EQ(entry(trainer["env"], "name", "LOCKSTEP_INCARNATION")["value"], std::to_string(one.incarnation));
+    EXPECT_EQ(meta["annotations"].value("lockstep.dev/node", ""), one.node);
+  }
+}
+
 // Whatever stands in the fields that are passed through, the result is a pod or a sentence.
 TEST(Pod, of_any_spec_is_a_pod_or_a_sentence) {
   const Json values = Json::parse(R"([{}, {"name": 1}, {"name": null}, {"mountPath": []}, {"$patch": "delete"}])");

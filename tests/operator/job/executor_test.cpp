@@ -255,6 +255,28 @@ TEST_F(ExecutorTest, stop_waits_for_what_is_under_way_and_begins_nothing) {
   EXPECT_LT(made_by_then, 1000u);
 }
 
+// Their stacks would stay resident after the one large job of the day.
+TEST_F(ExecutorTest, threads_end_when_nothing_was_written_for_a_while) {
+  start({.most = 8, .first = 8, .idle = milliseconds(50)});
+  std::promise<void> all_inside;
+  std::atomic<int> inside = 0, busy = 0;
+  submit(kA, 8, [&, reached = all_inside.get_future().share()](std::size_t) -> Status {
+    if (++inside == 8) {
+      busy = executor->threads();
+      all_inside.set_value();
+    }
+    reached.wait();
+    return {};
+  });
+  ASSERT_TRUE(ends(kA));
+  EXPECT_GE(busy, 8);
+  const auto patience = std::chrono::steady_clock::now() + seconds(20);
+  while (executor->threads() > 1 && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+  EXPECT_EQ(executor->threads(), 1);
+  submit(kB, 100);
+  EXPECT_TRUE(ends(kB));
+}
+
 TEST_F(ExecutorTest, without_threads_a_batch_is_carried_out_at_once) {
   start({.most = 0});
   submit(kA, 5);
