@@ -107,6 +107,10 @@ function(lockstep_add_if_there folder)
   # What waits for the network is compiled twice as fast with -O1, and no slower in use; what computes gets -O3.
   if(folder MATCHES "^(operator|tests|trainer/(agent|elastic|report)$|trainer$)")
     set(CMAKE_CXX_FLAGS_RELEASE "-O1 -DNDEBUG")
+    # Of the rooms that make requests and read answers, -Os makes a third less code: 1 MiB that is resident.
+    if(folder MATCHES "^operator(/(api|job|kube|ops))?$")
+      set(CMAKE_CXX_FLAGS_RELEASE "-Os -DNDEBUG")
+    endif()
     # AddressSanitizer's -O1 takes three times as long to compile, which its tests never win back; ThreadSanitizer's
     # does not, and runs five times as fast. UndefinedBehaviorSanitizer's checks of null and of alignment would be a
     # third of the time to compile. AddressSanitizer finds null as well; alignment is checked in what computes.
