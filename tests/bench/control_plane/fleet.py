@@ -93,8 +93,9 @@ def bare_pod(pod, owner):
 class Fleet:
     """The cluster and the programs of the bench. Use it with `with`, which removes everything afterwards."""
 
-    def __init__(self, pods, name="bench", nodes=0):
-        """`nodes`: of the fleet (0: as few as the pods need)."""
+    def __init__(self, pods, name="bench", nodes=0, default_rates=False):
+        """`nodes`: of the fleet (0: as few as the pods need). `default_rates`: as `cluster up --default-rates`."""
+        self.rates = ["--default-rates"] if default_rates else []
         self.name, self.size = name, nodes or math.ceil(pods / PODS_PER_NODE) + 1
         self.tool = ROOT / "tests/cluster/cluster"
         self.programs = pathlib.Path(
@@ -114,6 +115,7 @@ class Fleet:
             str(self.size),
             "--owner",
             str(os.getpid()),
+            *self.rates,
             deadline=600,
         )
         self.layout = lockstep_cluster.layout.Cluster(self.name)

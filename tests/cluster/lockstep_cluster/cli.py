@@ -79,7 +79,14 @@ def do_check(asked):
 def do_up(asked):
     cluster = Cluster(asked.name)
     with locked(cluster):
-        up.bring_up(cluster, say, asked.nodes, asked.gpus_per_node, asked.kwok, asked.audit, asked.owner, asked.keep)
+        wanted = {
+            "nodes": asked.nodes,
+            "gpus": asked.gpus_per_node,
+            "kwok": asked.kwok,
+            "audit": asked.audit,
+            "default_rates": asked.default_rates,
+        }
+        up.bring_up(cluster, say, wanted, asked.owner, asked.keep)
     print(f"export KUBECONFIG={cluster.kubeconfig}")
 
 
@@ -309,6 +316,12 @@ def parser():
         "--audit",
         action="store_true",
         help="write the API server's audit log (level Metadata); `status` prints its path",
+    )
+    sub.add_argument(
+        "--default-rates",
+        action="store_true",
+        help="controllers and scheduler make as many requests per second as Kubernetes lets them without flags,"
+        " not 1,000",
     )
     sub.add_argument(
         "--owner", type=int, metavar="PID", help="take the cluster down when this process has ended, however it ended"

@@ -213,8 +213,9 @@ def wait_for_store(cluster):
     return api
 
 
-def start_controllers(cluster, bin_folder, node_grace_seconds):
+def start_controllers(cluster, bin_folder, node_grace_seconds, default_rates):
     """Starts the components that need a ready API server, without waiting for them."""
+    rates = [] if default_rates else ["--kube-api-qps=1000", "--kube-api-burst=1000"]
     control = cgroups.make_control(cluster)
     pki = cluster.pki
 
@@ -243,8 +244,7 @@ def start_controllers(cluster, bin_folder, node_grace_seconds):
             f"--node-monitor-grace-period={node_grace_seconds}s",
             "--node-eviction-rate=10",
             "--terminated-pod-gc-threshold=50000",
-            "--kube-api-qps=1000",
-            "--kube-api-burst=1000",
+            *rates,
             "--concurrent-gc-syncs=40",
             "--concurrent-job-syncs=20",
         ],
@@ -261,8 +261,7 @@ def start_controllers(cluster, bin_folder, node_grace_seconds):
             f"--bind-address={cluster.private_address}",
             "--leader-elect=false",
             f"--cert-dir={cluster.data}/scheduler",
-            "--kube-api-qps=1000",
-            "--kube-api-burst=1000",
+            *rates,
         ],
         control,
         cluster.logs / "kube-scheduler.log",

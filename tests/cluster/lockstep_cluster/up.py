@@ -69,19 +69,20 @@ def require_own(name, spec, owner, whole):
         )
 
 
-def bring_up(cluster, say, node_count, gpus, fleet_size, audit, owner, keep):
-    """Leaves the cluster up, or raises a Problem and then leaves nothing (with keep: everything, for inspection)."""
-    if not 1 <= node_count <= MAX_NODES:
-        raise Problem(f"--nodes {node_count}: a cluster has 1 to {MAX_NODES} nodes.")
-    if gpus < 0 or not 0 <= fleet_size <= 5000:
+def bring_up(cluster, say, asked, owner, keep):
+    """Leaves the cluster up, or raises a Problem and then leaves nothing (with keep: everything, for inspection).
+
+    `asked`: nodes, gpus (of each), kwok (nodes of the fleet), audit, default_rates."""
+    if not 1 <= asked["nodes"] <= MAX_NODES:
+        raise Problem(f"--nodes {asked['nodes']}: a cluster has 1 to {MAX_NODES} nodes.")
+    if asked["gpus"] < 0 or not 0 <= asked["kwok"] <= 5000:
         raise Problem("--gpus-per-node must not be negative, and --kwok must be 0 to 5000.")
-    asked = {"nodes": node_count, "gpus": gpus, "kwok": fleet_size, "audit": audit}
     spec, whole = cluster.read_spec() or {}, is_whole(cluster)
     orphaned = is_orphaned(spec)
     if not orphaned:
         require_own(cluster.name, spec, owner, whole)
     if whole and not orphaned:
-        have = {key: spec[key] for key in asked}
+        have = {key: spec.get(key, False) for key in asked}
         if have != asked:
             raise Problem(
                 f"Cluster '{cluster.name}' is up with {have}, you asked for {asked}:"
@@ -89,8 +90,8 @@ def bring_up(cluster, say, node_count, gpus, fleet_size, audit, owner, keep):
             )
         say(f"cluster {cluster.name} is up already")
         return
-    preflight.check(node_count)
-    bin_folder = binaries(PROGRAMS + (["kwok"] if fleet_size else []))
+    preflight.check(asked["nodes"])
+    bin_folder = binaries(PROGRAMS + (["kwok"] if asked["kwok"] else []))
     if cluster.read_spec() or cluster.slot:
         say(f"cleaning up what is left of an earlier cluster {cluster.name}")
         teardown.take_down(cluster)
@@ -143,7 +144,8 @@ def _make(cluster, say, asked, bin_folder, owner):
     done("certificates, images, etcd and API server started")
     api = controlplane.wait_for_store(cluster)
     done("API server ready")
-    controlplane.start_controllers(cluster, bin_folder, fleet.node_grace_seconds(asked["kwok"]))
+    grace = fleet.node_grace_seconds(asked["kwok"])
+    controlplane.start_controllers(cluster, bin_folder, grace, asked["default_rates"])
     for node in cluster.nodes():
         nodes.start(cluster, node, bin_folder, asked["gpus"])
     done(f"controllers and {asked['nodes']} nodes started")
