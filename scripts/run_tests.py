@@ -8,7 +8,8 @@
 Every suite's output goes to out/tests/<suite>.log; of a suite that failed, the end is shown.
 LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (.ci/run sets it). LOCKSTEP_SERIAL=1 runs no two
 suites side by side. The runner makes some things at idle priority beside other suites. These are the programs of the
-test clusters, what the suite kernels needs, and the sanitizers' builds.
+test clusters, what the suite kernels needs, and the sanitizers' builds. LOCKSTEP_MINUTES is the time for the whole
+run. A sanitizer's suite for which too little of it is left counts as skipped.
 """
 
 import os
@@ -370,6 +371,8 @@ LANES = (
     ("run", "readme", "kind", "chart", "kernels", "compat", "gpu"),
 )
 LAST = ("asan", "tsan")
+# Of a slow machine, with what is left of the build.
+MINUTES = {"asan": 25, "tsan": 15}
 
 
 class Report:
@@ -380,6 +383,14 @@ class Report:
         self._started = time.monotonic()
         self.total = Counts()
         self.cluster_skips = 0
+
+    def too_late(self, name):
+        """Why a suite is not begun, or None."""
+        limit = float(os.environ.get("LOCKSTEP_MINUTES", "inf"))
+        spent = (time.monotonic() - self._started) / 60
+        if spent + MINUTES.get(name, 0) <= limit:
+            return None
+        return f"skipped {name}: {spent:.0f} of {limit:.0f} minutes were spent; scripts/run_tests.py {name} runs it"
 
     def begin(self, name):
         log_of(name).unlink(missing_ok=True)
@@ -419,7 +430,9 @@ def run_suites(names, report):
         report.begin(name)
         begun = time.monotonic()
         try:
-            counts = SUITES[name][1](name)
+            late = report.too_late(name)
+            counts = Counts(skipped=1) if late else SUITES[name][1](name)
+            counts.names += [late] if late else []
         except Exception as error:  # a suite that breaks must not take its lane with it unseen
             counts = Counts(failed=1)
             counts.names.append(f"FAILED  the suite broke: {error!r}")
@@ -452,6 +465,7 @@ def main(arguments):
         for thread in threads:
             thread.join()
         run_suites(LAST, report)
+        processes.end_all()  # the build of a suite that was not begun
     else:
         run_suites(names, report)
     return report.verdict()

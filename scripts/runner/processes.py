@@ -88,13 +88,18 @@ def run(suite, command, deadline, env=None):
             LIVE.discard(process)
 
 
-def stop(number, _):
-    """Ctrl-C and SIGTERM: ends all processes of this run."""
+def end_all():
+    """Ends all processes of this run; no command begins afterwards."""
     STOPPING.set()
-    print(f"\nrun_tests: ended by signal {number}; ending the running suites", file=sys.stderr, flush=True)
     enders = [threading.Thread(target=end_group, args=(process,)) for process in list(LIVE)]
     for ender in enders:
         ender.start()
     for ender in enders:
         ender.join()
+
+
+def stop(number, _):
+    """Ctrl-C and SIGTERM."""
+    print(f"\nrun_tests: ended by signal {number}; ending the running suites", file=sys.stderr, flush=True)
+    end_all()
     os._exit(128 + number)

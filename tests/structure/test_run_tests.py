@@ -47,6 +47,32 @@ run_tests.main(["waits"])
 """
 
 
+TIMED = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import run_tests
+run_tests.processes.OUT = pathlib.Path(sys.argv[2])
+run_tests.SUITES = {name: ("", lambda suite: run_tests.Counts(passed=1)) for name in ("unit", "tsan")}
+run_tests.main(["unit", "tsan"])
+"""
+
+
+class TooLate(unittest.TestCase):
+    def lines(self, minutes):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-c", TIMED, SCRIPTS, folder]
+            env = {**os.environ, "LOCKSTEP_MINUTES": minutes}
+            return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+
+    def test_a_sanitizer_for_which_too_little_time_is_left_is_skipped_by_name(self):
+        lines = self.lines("5")
+        self.assertEqual(lines[-1], "1 passed, 0 failed, 1 skipped")
+        self.assertIn("skipped tsan: 0 of 5 minutes were spent", "\n".join(lines))
+
+    def test_with_enough_time_each_suite_runs(self):
+        self.assertEqual(self.lines("60")[-1], "2 passed, 0 failed, 0 skipped")
+
+
 class Killed(unittest.TestCase):
     def test_a_suite_ends_with_the_killed_runner(self):
         with tempfile.TemporaryDirectory() as folder:
