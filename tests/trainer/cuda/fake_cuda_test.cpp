@@ -106,6 +106,7 @@ TEST_F(FakeCuda, without_a_wait_the_work_of_another_stream_comes_first) {
   ASSERT_EQ(fake::launch(other_stream_, [&] { runs = runs * 10; }), kOk);
   EXPECT_EQ(cuda_->stream_synchronize(other_stream_), kOk);
   EXPECT_EQ(runs, 0);
+  EXPECT_EQ(cuda_->stream_synchronize(stream_), kOk) << "what is held back uses a local variable";
 }
 
 TEST_F(FakeCuda, an_event_stands_for_its_latest_record) {
