@@ -53,14 +53,15 @@ sys.path.insert(0, sys.argv[1])
 import run_tests
 run_tests.processes.OUT = pathlib.Path(sys.argv[2])
 run_tests.SUITES = {name: ("", lambda suite: run_tests.Counts(passed=1)) for name in ("unit", "tsan")}
+run_tests.TESTED.add(sys.argv[3])
 run_tests.main(["unit", "tsan"])
 """
 
 
 class TooLate(unittest.TestCase):
-    def lines(self, minutes):
+    def lines(self, minutes, tested=""):
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-c", TIMED, SCRIPTS, folder]
+            command = [sys.executable, "-c", TIMED, SCRIPTS, folder, tested]
             env = {**os.environ, "LOCKSTEP_MINUTES": minutes}
             return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
@@ -68,6 +69,9 @@ class TooLate(unittest.TestCase):
         lines = self.lines("5")
         self.assertEqual(lines[-1], "1 passed, 0 failed, 1 skipped")
         self.assertIn("skipped tsan: 0 of 5 minutes were spent", "\n".join(lines))
+
+    def test_a_sanitizer_of_which_some_tests_have_run_is_begun(self):
+        self.assertEqual(self.lines("5", tested="tsan")[-1], "2 passed, 0 failed, 0 skipped")
 
     def test_with_enough_time_each_suite_runs(self):
         self.assertEqual(self.lines("60")[-1], "2 passed, 0 failed, 0 skipped")

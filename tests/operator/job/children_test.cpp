@@ -227,7 +227,7 @@ TEST(PodTemplate, what_lockstep_owns_cannot_be_patched) {
        "spec.containers[trainer].env[RANK]"},
       {R"({"spec": {"containers": [{"name": "trainer", "volumeMounts": [{"mountPath": "/lockstep", "name": "x"}]}]}})",
        "spec.containers[trainer].volumeMounts[/lockstep]"},
-      {R"({"spec": {"containers": [{"name": "trainer", "volumeMounts": [{"mountPath": "/lockstep/x", "name": "x"}]}]}})",
+      {R"({"spec": {"containers": [{"name": "trainer", "volumeMounts": [{"mountPath":"/lockstep/x", "name": "x"}]}]}})",
        "spec.containers[trainer].volumeMounts[/lockstep/x]"},
       {R"({"spec": {"initContainers": null}})", "spec.initContainers[lockstep-agent]"},
       {R"({"spec": {"initContainers": [{"name": "lockstep-agent", "image": "x"}]}})",
