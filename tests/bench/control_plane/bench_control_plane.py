@@ -47,6 +47,7 @@ def best_connections(fleet, template, pods):
     took = {}
     for connections in CONNECTIONS:
         took[connections] = fleet.probe(template, pods, copies=pods, connections=connections)["last"]
+        fleet.settle(pods)
         fleet.clear()
     best = min(took, key=took.get)
     print(f"raw client, {pods} pods: " +
@@ -80,6 +81,7 @@ def measure(fleet, side, jobs, pods, template, connections):
             row["peak_mib"] = controllers.memory_mib(controller.pid, "VmHWM")
             if side == "lockstep":
                 row["led_once"] = controller.led_once()
+        fleet.settle(jobs * pods)
         fleet.clear()
     return row
 

@@ -196,6 +196,11 @@ class Fleet:
         )
         return json.loads(out)
 
+    def settle(self, pods):
+        """Waits until so many pods run. kube-scheduler spends its rate on deleted pods, too, and would still do so in
+        the next measurement."""
+        self.until(f"{pods} pods run", lambda: self.running() >= pods, deadline=120 + pods // 15, every=0.5)
+
     def clear(self):
         """Deletes everything that any side has created, and waits until it is deleted."""
         for kind in ("lockstep", "jobset", "jobs"):

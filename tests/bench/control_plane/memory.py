@@ -79,27 +79,26 @@ def heap_by_category(text, symbols):
 
 
 def resident(pid):
-    """{what: MiB} of the resident pages by the kind of their mapping. The sampler's own are left out."""
+    """{what: MiB} of the resident pages by the kind of their mapping."""
     stacks = []
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         words = (task / "syscall").read_text().split()
         if len(words) >= 2:
             stacks.append(int(words[-2], 16))
-    found, kind = {"program and libraries": 0.0, "thread stacks": 0.0, "anonymous": 0.0}, None
+    found, kind = {"program and libraries": 0.0, "thread stacks": 0.0, "heap and other data": 0.0}, None
     for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
-        head = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+)\s*(.*)", line)
+        head = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+)", line)
         if head:
-            begin, end, inode, name = int(head[1], 16), int(head[2], 16), head[3], head[4]
-            if "sampler.so" in name:
-                kind, after_sampler = None, end
-            elif inode == "0" and begin == locals().get("after_sampler"):
-                kind, after_sampler = None, end  # its table
-            elif inode != "0":
+            begin, end, inode = int(head[1], 16), int(head[2], 16), head[3]
+            if inode != "0":
                 kind = "program and libraries"
             else:
-                kind = "thread stacks" if any(begin <= pointer < end for pointer in stacks) else "anonymous"
-        elif line.startswith("Rss:") and kind:
+                is_stack = any(begin <= pointer < end for pointer in stacks)
+                kind = "thread stacks" if is_stack else "heap and other data"
+        elif line.startswith("Rss:"):
             found[kind] += int(line.split()[1]) / 1024
+    found["resident"] = sum(found.values())
+    found["peak until then"] = controllers.memory_mib(pid, "VmHWM")
     return found
 
 
@@ -114,37 +113,24 @@ def connections(pid):
     return found
 
 
-def look(fleet, controller, symbols):
-    """One column of the table."""
+def heap(fleet, controller, symbols):
+    """{what: MiB} of the heap by the functions that allocate. The controller runs with the sampler."""
     out = fleet.folder / "heap"
     out.unlink(missing_ok=True)
     os.kill(controller.pid, signal.SIGUSR2)
     fleet.until("the heap is written",
                 lambda: out.exists() and out.read_text(errors="replace").rstrip().endswith("end"), deadline=60)
-    kinds = resident(controller.pid)
     by_category, in_use, free = heap_by_category(out.read_text(errors="replace"), symbols)
-    rows = {"program and libraries": kinds["program and libraries"], "thread stacks": kinds["thread stacks"]}
-    named = sum(by_category.values())
-    for what, _ in RULES:
-        rows[f"heap: {what}"] = by_category.get(what, 0.0)
-    rows[f"heap: {OTHER}"] = by_category.get(OTHER, 0.0)
-    rows["heap: not sampled"] = in_use - named
+    rows = {f"heap: {what}": by_category.get(what, 0.0) for what in [*(what for what, _ in RULES), OTHER]}
+    rows["heap: not sampled"] = in_use - sum(by_category.values())
     rows["allocator: free, resident or not"] = free
-    rows["resident"] = sum(kinds.values())
-    rows["peak until then"] = controllers.memory_mib(controller.pid, "VmHWM")
     return rows
 
 
-def table(fleet, sizes=SIZES):
-    """Prints the operator's memory at each number of pods; returns it as rows for the file."""
-    sampler = fleet.folder / "sampler.so"
-    subprocess.run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", SAMPLER, "-o", sampler, "-ldl", "-lpthread"],
-                   check=True, timeout=120)
-    symbols = Symbols(controllers.BUILD / "bin/lockstep-operator")
-    columns, there, idle = [], 0, None
-    with controllers.Lockstep(fleet,
-                              env={"LD_PRELOAD": str(sampler),
-                                   "LOCKSTEP_HEAP_OUT": str(fleet.folder / "heap")}) as controller:
+def columns(fleet, sizes, look, env=None):
+    """What `look` returns for an operator with `env`, at each number of pods."""
+    found, there, idle = [], 0, None
+    with controllers.Lockstep(fleet, env=env) as controller:
         for size in sizes:
             while there < size:
                 more = min(GANG, size - there)
@@ -157,9 +143,31 @@ def table(fleet, sizes=SIZES):
             fleet.until("the operator rests", lambda: connections(controller.pid) <= idle + 2, deadline=120, every=1)
             time.sleep(61)  # it returns free memory to the machine once a minute, without an event
             fleet.api.close()  # the server has closed the idle connection
-            columns.append(look(fleet, controller, symbols))
-        print(f"\nmemory of the operator in MiB, by pods that run{'':6}" + "".join(f"{size:>10,}" for size in sizes))
-        for what in columns[0]:
-            print(f"  {what:52}" + "".join(f"{column[what]:10.1f}" for column in columns), flush=True)
+            found.append(look(controller))
         fleet.clear()
-    return [{"memory_at": size, **column} for size, column in zip(sizes, columns)]
+    return found
+
+
+def show(title, sizes, rows):
+    """Prints a table of one column per size."""
+    print(f"\n{title:54}" + "".join(f"{size:>10,}" for size in sizes))
+    for what in rows[0]:
+        print(f"  {what:52}" + "".join(f"{column[what]:10.1f}" for column in rows), flush=True)
+
+
+def table(fleet, sizes=SIZES):
+    """Prints the operator's memory at each number of pods; returns it as rows for the file.
+
+    The heap is sampled in a run of its own. To unwind stacks, a sampler reads tables of every library, and those pages
+    would count as the operator's.
+    """
+    sampler = fleet.folder / "sampler.so"
+    subprocess.run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", SAMPLER, "-o", sampler, "-ldl", "-lpthread"],
+                   check=True, timeout=120)
+    symbols = Symbols(controllers.BUILD / "bin/lockstep-operator")
+    plain = columns(fleet, sizes, lambda controller: resident(controller.pid))
+    show("resident memory of the operator in MiB, by pods", sizes, plain)
+    sampled = columns(fleet, sizes, lambda controller: heap(fleet, controller, symbols),
+                      {"LD_PRELOAD": str(sampler), "LOCKSTEP_HEAP_OUT": str(fleet.folder / "heap")})
+    show("its heap in a second run, sampled", sizes, sampled)
+    return [{"memory_at": size, **one, **two} for size, one, two in zip(sizes, plain, sampled)]
