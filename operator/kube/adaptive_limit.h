@@ -8,9 +8,9 @@
 //
 // The limit doubles each round instead until a round is slow or the server refuses. Small steps would take longer than
 // a gang. It doubles again when no answer came for `forget_lowest`.
-// The limit grows while the server answers quickly. It stops near the number at which more requests only wait in the
-// server's queues. A refusal (429, 503) or a lost answer halves it, once per round. For `forget_refusal` it then stays
-// below the number at which the server refused.
+// The limit grows to `most` while the mean latency of a round is within `accepted`. Beyond that it shrinks to about
+// `accepted` times the server's throughput. A refusal (429, 503) or a lost answer halves it, once per round. For
+// `forget_refusal` it then stays below the number at which the server refused.
 #pragma once
 
 #include "operator/base/clock.h"
@@ -20,9 +20,9 @@ namespace lockstep::kube {
 class AdaptiveLimit {
  public:
   struct Options {
-    double first = 16, least = 4, most = 128;
+    double first = 64, least = 4, most = 192;
     double tolerance = 3;                               // of the mean latency over the lowest, before the limit shrinks
-    Duration quick = std::chrono::seconds(1);           // a lower mean latency is no reason to shrink
+    Duration quick = std::chrono::seconds(2);           // a lower mean latency is no reason to shrink
     Duration forget_lowest = std::chrono::seconds(10);  // the lowest latency is of this and the last such period, whole
                                                         // rounds each
     Duration forget_refusal = std::chrono::seconds(2);

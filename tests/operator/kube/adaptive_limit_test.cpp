@@ -88,7 +88,7 @@ TEST(AdaptiveLimit, it_uses_a_server_fully_without_filling_its_queues) {
     load.run(5);
     const int served = load.run(10);
     EXPECT_GT(served, 0.95 * 10 * cores / 0.004) << cores << " cores";
-    EXPECT_LT(delay(load, served / 10), 1.2) << cores << " cores";  // 1.5 * cores are enough; the rest waits
+    EXPECT_LT(delay(load, served / 10), 2.4) << cores << " cores";  // 1.5 * cores are enough; the rest waits
   }
 }
 
@@ -96,9 +96,9 @@ TEST(AdaptiveLimit, it_follows_a_server_that_becomes_slower_and_faster) {
   Load load({.cores = 2});
   load.run(5);
   const int before = load.limit.limit();
-  EXPECT_EQ(before, 128);
+  EXPECT_EQ(before, static_cast<int>(AdaptiveLimit::Options().most));
   load.set({.cores = 2, .seconds = 0.2});
-  load.run(30);
+  load.run(60);
   EXPECT_LT(load.limit.limit(), before / 2);
   load.set({.cores = 2});
   load.run(30);
@@ -117,7 +117,7 @@ TEST(AdaptiveLimit, it_doubles_until_the_first_slow_round) {
     end_round(limit, milliseconds(100));
     EXPECT_EQ(limit.limit(), expected);
   }
-  end_round(limit, milliseconds(1200));
+  end_round(limit, milliseconds(2400));
   EXPECT_EQ(limit.limit(), 112) << "5/6 of it, and half of its root";
   end_round(limit, milliseconds(100));
   EXPECT_EQ(limit.limit(), 117) << "half of its root more";
@@ -134,7 +134,7 @@ TEST(AdaptiveLimit, it_does_not_double_after_a_refusal) {
 TEST(AdaptiveLimit, it_doubles_again_after_a_time_without_answers) {
   AdaptiveLimit limit({.first = 16, .most = 1000});
   end_round(limit, milliseconds(100));
-  end_round(limit, milliseconds(2000));
+  end_round(limit, milliseconds(4000));
   const int slow = limit.limit();
   EXPECT_LT(slow, 32);
   end_round(limit, milliseconds(100), std::chrono::seconds(9));
