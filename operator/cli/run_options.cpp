@@ -57,6 +57,12 @@ bool is_our_trainer(const Json& spec) {
   return std::filesystem::path(spec["command"][0].get<std::string>()).filename() == "lockstep-trainer";
 }
 
+// The flags of lockstep-trainer leave it no way to compute on the CPU.
+bool needs_gpu(const Json& spec) {
+  const std::string backend = flag_of(spec, "backend").value_or("auto");
+  return backend == "cuda" || (backend == "auto" && flag_of(spec, "precision").value_or("fp32") != "fp32");
+}
+
 void add_argument(Json& spec, const std::string& word) {
   if (!spec.contains("args") || !spec["args"].is_array()) spec["args"] = Json::array();
   spec["args"].push_back(word);
@@ -148,11 +154,10 @@ std::string gpu_note(const Json& job, bool machine_has_gpu) {
     return fmt::format(
         "spec.gpusPerNode is {}: lockstep run assigns no GPUs, so each process sees all of this machine's", gpus);
   }
-  if (is_our_trainer(spec) && flag_of(spec, "backend") == "cuda") {
+  if (is_our_trainer(spec) && needs_gpu(spec)) {
     return fmt::format(
-        "spec.gpusPerNode is {}, and this machine has no GPU: --backend=cuda ends; to compute on the CPU instead, "
-        "append "
-        "-- --backend=cpu --precision=fp32 --transport=auto",
+        "spec.gpusPerNode is {}, and this machine has no GPU: its flags ask lockstep-trainer for one, so it ends; to "
+        "compute on the CPU instead, append -- --backend=cpu --precision=fp32 --transport=auto",
         gpus);
   }
   return fmt::format("spec.gpusPerNode is {}, and this machine has no GPU: the processes run without one{}", gpus,

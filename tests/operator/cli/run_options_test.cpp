@@ -99,11 +99,15 @@ TEST(RunOptions, a_job_with_gpus_is_told_what_this_machine_does_instead) {
       gpu_note(changed, false),
       "spec.gpusPerNode is 2, and this machine has no GPU: the processes run without one; lockstep-trainer computes "
       "on the CPU");
-  changed["spec"]["command"].push_back("--backend=cuda");
-  EXPECT_EQ(
-      gpu_note(changed, false),
-      "spec.gpusPerNode is 2, and this machine has no GPU: --backend=cuda ends; to compute on the CPU instead, append "
-      "-- --backend=cpu --precision=fp32 --transport=auto");
+  const json command = changed["spec"]["command"];
+  for (const char* flag : {"--backend=cuda", "--precision=bf16", "--precision=tf32"}) {
+    changed["spec"]["command"] = command;
+    changed["spec"]["command"].push_back(flag);
+    EXPECT_EQ(gpu_note(changed, false),
+              "spec.gpusPerNode is 2, and this machine has no GPU: its flags ask lockstep-trainer for one, so it ends; "
+              "to compute on the CPU instead, append -- --backend=cpu --precision=fp32 --transport=auto")
+        << flag;
+  }
   changed["spec"]["command"] = {"python3", "train.py"};
   EXPECT_EQ(gpu_note(changed, false),
             "spec.gpusPerNode is 2, and this machine has no GPU: the processes run without one");
