@@ -1,8 +1,8 @@
 // How long the storage of checkpoints may take, and work on it that ends in time.
 //
 // A rank that waits for its storage moves nothing, so a watcher cannot tell it from a hung one. Each such wait has a
-// deadline that follows from the size of the state. The rank announces it (ActivityBoard), and its peers and its
-// coordinator wait that long and no longer.
+// deadline that follows from the size of the state. The rank announces it with kTimeToEnd on top (ActivityBoard). Its
+// coordinator waits that long, and its peers at least that long.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ namespace lockstep::trainer::checkpoint {
 
 inline constexpr std::chrono::seconds kStorageBase{120};                 // the storage may be away for so long
 inline constexpr std::uint64_t kStorageFloor = std::uint64_t{16} << 20;  // bytes of state per second, at least
-// From an overrun deadline to the end of the process. Peers and the coordinator wait so much longer for the rank.
+// From an overrun deadline to the end of the process. Peers and the coordinator wait at least so much longer.
 inline constexpr std::chrono::seconds kTimeToEnd{30};
 
 // For reading or writing a checkpoint of a state of `bytes`: kStorageBase, and the time of `bytes` at kStorageFloor, a
