@@ -52,7 +52,7 @@ TEST(BulkWrites, a_plan_stops_at_the_first_call_without_an_answer) {
   Blackhole hole(milliseconds(200));
   JobControllerOptions options;
   options.stuck_after = seconds(2);
-  options.most_bulk_writes = 16;
+  options.most_bulk_writes = 16;  // those in flight count below
   RunningController running(
       [&](const WatchedApi::Write& write) -> std::optional<Error> {
         if (write.resource == kube::kPods && std::string(write.verb) == "create") {
